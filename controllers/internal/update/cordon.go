@@ -4,18 +4,15 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machine/drain"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
-	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
@@ -85,7 +82,7 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 	if isLate && d.pool.Spec.Updates.ForcesDrain() {
 		remaining, err = d.detach(ctx, h, machine, append(pods.SkippedPods(), pods.Pods()...))
 		if names := pods.Pods(); remaining == "" && err == nil && len(names) > 0 {
-			h.lateDrain = fmt.Sprintf("The drain of Node %s took longer than %d seconds (spec.updates.drainTimeoutSeconds of MachineConfigPool %s), so its host is updated with these Pods "+
+			h.givenUp = fmt.Sprintf("The drain of Node %s took longer than %d seconds (spec.updates.drainTimeoutSeconds of MachineConfigPool %s), so its host is updated with these Pods "+
 				"on it: %s", h.Node.Name, d.pool.Spec.Updates.DrainTimeout(), d.pool.Name, drain.PodListToString(names, maxPods))
 		}
 		return remaining, err
@@ -96,7 +93,6 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 			if isLate {
 				remaining = fmt.Sprintf(drainIsLate+" %d seconds (spec.updates.drainTimeoutSeconds of MachineConfigPool %s). To update the host with the Pods "+
 					"that remain, set spec.updates.drainTimeoutPolicy to Force. %s", d.pool.Spec.Updates.DrainTimeout(), d.pool.Name, remaining)
-				h.lateDrain = remaining
 			}
 			return rollout.Clean(remaining, agentv1.MaxReason), nil
 		}
@@ -133,15 +129,6 @@ func (d drainer) finish(ctx context.Context, h *host) error {
 	node := h.Node.DeepCopy()
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DrainedAnnotation, h.Desired())
 	return d.patch(ctx, h, node)
-}
-
-// reportLateDrain creates an event when the drain of a host has just become late, or was given up.
-func (r *Updates) reportLateDrain(h *host) {
-	before := conditions.GetMessage(h.scope.Before(), bootstrapv1.UpdatedCondition)
-	if h.lateDrain == "" || strings.HasPrefix(h.lateDrain, drainIsLate) && strings.Contains(before, drainIsLate) {
-		return
-	}
-	r.Recorder.Eventf(h.Config, nil, corev1.EventTypeWarning, bootstrapv1.EventDrainTimedOut, action, "%s", rollout.Clean(h.lateDrain, maxNote))
 }
 
 // conclude ends what the manager began with the Node, after an update that is complete or was undone. A Node that was

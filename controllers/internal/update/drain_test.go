@@ -147,6 +147,26 @@ var _ = Describe("A Node whose agent asks for a drain", func() {
 		Entry("with Force, the host is updated with the Pods on it", int32(120), poolv1.DrainTimeoutForce, true),
 	)
 
+	It("has one event for a drain that is late, also while its agent does not run", func(ctx SpecContext) {
+		w := draining(ctx)
+		w.evict = func(*corev1.Pod) error { return errPDB }
+		w.settle(ctx)
+		w.changeNode(ctx, 0, func(node *corev1.Node) {
+			node.Annotations[agentv1.DrainStartedAnnotation] = time.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)
+		})
+		w.settle(ctx)
+		w.changeNode(ctx, 0, func(node *corev1.Node) {
+			node.Status.NodeInfo.BootID, node.Annotations[agentv1.BootAnnotation] = "boot-1", agentv1.AgentStopped
+		})
+		w.settle(ctx)
+		w.passed += answerDeadline
+		for range 3 {
+			w.settle(ctx)
+		}
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.AgentNotAnsweringReason))
+		Expect(w.eventsOf("DrainTimedOut")).To(HaveLen(1))
+	})
+
 	It("is drained of Pods that are being deleted if it is unreachable, because nothing ends them", func(ctx SpecContext) {
 		w := draining(ctx)
 		pod := newPod(0)

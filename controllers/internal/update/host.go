@@ -25,8 +25,8 @@ type host struct {
 	silentFor time.Duration
 	// origins says which MachineConfigs brought the entries that the agent names in its reason, or "".
 	origins string
-	// lateDrain describes a drain that takes or took longer than the pool allows, or "".
-	lateDrain string
+	// givenUp describes a drain that was given up in this reconcile, or "".
+	givenUp string
 	// scope is that of the reconcile of the host. It is nil in the reconcile of a pool.
 	scope *scope.Scope
 }

@@ -10,6 +10,7 @@ package update
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -203,7 +204,9 @@ func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Res
 			if o.remaining, err = d.drain(ctx, h); err != nil {
 				return result, err
 			}
-			r.reportLateDrain(h)
+			if h.givenUp != "" {
+				r.Recorder.Eventf(h.Config, nil, corev1.EventTypeWarning, bootstrapv1.EventDrainTimedOut, action, "%s", rollout.Clean(h.givenUp, maxNote))
+			}
 			if o.remaining != "" {
 				result.RequeueAfter = drainRetry
 			}
@@ -355,6 +358,12 @@ func (r *Updates) reportChanges(h *host, before, after *bootstrapv1.PoolbootConf
 		case condition.Status != metav1.ConditionUnknown && update.RunningRevision == update.DesiredRevision:
 			metrics.UpdateEnded(after, metrics.UpdateDone)
 		}
+	}
+	isLate := func(c *metav1.Condition) bool {
+		return c != nil && c.Reason == bootstrapv1.UpdateDrainingReason && strings.Contains(c.Message, drainIsLate)
+	}
+	if isLate(condition) && !isLate(old) {
+		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, bootstrapv1.EventDrainTimedOut, action, "%s", rollout.Clean(condition.Message, maxNote))
 	}
 	switch isNew := old == nil || old.Status != condition.Status || old.Reason != condition.Reason; {
 	case isNew && outlook.IsWrong(condition):
