@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -278,22 +279,27 @@ func removeOutdatedLabels(node *corev1.Node, declared map[string]string, f facts
 // machineLabelWarning returns a warning when the labels of the Machine name another pool than that of the Node, because
 // Cluster API copies them to the Node. It is empty otherwise.
 func machineLabelWarning(role string, f facts) string {
-	if named := roleOfMachine(f); named != "" && named != role {
-		return fmt.Sprintf("; the labels of Machine %s select pool %q, and Cluster API copies them to the Node: change them in %s", f.machine.Name, named, labelSource(f.machine))
+	named, err := roleOfMachine(f)
+	if err == nil && (named == "" || named == role) {
+		return ""
 	}
-	return ""
+	selected := fmt.Sprintf("pool %q", named)
+	if err != nil {
+		selected = "several pools"
+	}
+	return fmt.Sprintf("; the labels of Machine %s select %s, and Cluster API copies them to the Node: change them in %s", f.machine.Name, selected, labelSource(f.machine))
 }
 
-// roleOfMachine returns the role that the labels of the Machine name, or "".
-func roleOfMachine(f facts) string {
+// roleOfMachine returns the role that the labels of the Machine name, or "". The error is a *pool.ConflictError.
+func roleOfMachine(f facts) (string, error) {
 	if f.machine == nil || f.config.Spec.PoolRole != "" {
-		return ""
+		return "", nil
 	}
 	byLabels, err := pool.Decide(f.machine.Labels, f.pools)
-	if err != nil {
-		return ""
+	if conflict, isConflict := errors.AsType[*pool.ConflictError](err); isConflict {
+		return "", conflict
 	}
-	return byLabels.Role
+	return byLabels.Role, nil
 }
 
 // labelSource returns where a user changes the labels of a Machine.

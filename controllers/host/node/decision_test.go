@@ -189,6 +189,15 @@ var _ = Describe("The decision about a Node", func() {
 			func(config *bootstrapv1.PoolbootConfig) { config.Status.PoolRole = "gone" }),
 	)
 
+	It("says that Cluster API keeps the labels of two pools that the Machine has", func() {
+		both := role("infra", "edge")
+		d := decide(situation(labeled(both), func(f *facts) {
+			f.machine.Labels = maps.Clone(both)
+			f.machine.Labels[clusterv1.MachineDeploymentNameLabel] = "md-0"
+		}))
+		Expect(d.condition.Message).To(And(ContainSubstring("pools edge and infra"), ContainSubstring("change them in spec.template.metadata.labels of MachineDeployment md-0")))
+	})
+
 	It("asks a user to act only for a missing Node that has joined, because any other one is created again automatically", func() {
 		Expect(decide(situation(noNode, revoked)).condition.Message).To(And(ContainSubstring("restart the kubelet"), ContainSubstring("delete Machine")))
 		enrolled := func(f *facts) {

@@ -205,9 +205,9 @@ func (r *Phases) reportChanges(f facts, before, after *bootstrapv1.PoolbootConfi
 	}
 	if previous.NodeRef.IsDefined() && previous.PoolRole != "" && previous.PoolRole != current.PoolRole {
 		kind, from := corev1.EventTypeNormal, ""
-		switch roleOfMachine(f) {
-		case "":
-		case current.PoolRole:
+		switch named, err := roleOfMachine(f); {
+		case named == "" && err == nil:
+		case named == current.PoolRole:
 			from = fmt.Sprintf("; Cluster API copies them from Machine %s: to move its host, change them in %s", f.machine.Name, labelSource(f.machine))
 		default: // Cluster API undoes it
 			kind, from = corev1.EventTypeWarning, machineLabelWarning(current.PoolRole, f)
