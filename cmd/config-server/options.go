@@ -92,7 +92,7 @@ func (o *options) validate() error {
 	if err != nil {
 		return fmt.Errorf("--external-url: %w", err)
 	}
-	if u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+	if u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return fmt.Errorf("--external-url=%q: set it to https://host[:port][/prefix]", u.Redacted())
 	}
 	if host, _, err := net.SplitHostPort(o.profilerAddress); o.profilerAddress != "" && (err != nil || host != "localhost" && !net.ParseIP(host).IsLoopback()) {

@@ -20,6 +20,7 @@ var _ = DescribeTable("Invalid flags are refused with the remedy", func(change f
 	Entry("no URL", func(o *options) { o.externalURL = "" }, "https://host"),
 	Entry("a URL without TLS", func(o *options) { o.externalURL = "http://boot.example" }, "https://host"),
 	Entry("a URL without a host", func(o *options) { o.externalURL = "https:///config" }, "https://host"),
+	Entry("a URL with only a port", func(o *options) { o.externalURL = "https://:9444" }, "https://host"),
 	Entry("a URL with a query", func(o *options) { o.externalURL = "https://boot.example/?a=b" }, "https://host"),
 	Entry("profiles on all addresses", func(o *options) { o.profilerAddress = ":6060" }, "localhost"),
 	Entry("profiles on an address that is not local", func(o *options) { o.profilerAddress = "192.0.2.1:6060" }, "localhost"),

@@ -124,7 +124,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 // complete validates the flags and sets the options that follow from them.
 func (o *options) complete() (err error) {
 	u, err := url.Parse(o.reconcilers.ServerURL)
-	if err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" {
 		return fmt.Errorf("--config-server-url=%q: set it to the https URL, without a path, at which hosts reach the config server", o.reconcilers.ServerURL)
 	}
 	o.reconcilers.ServerURL = strings.TrimRight(o.reconcilers.ServerURL, "/")

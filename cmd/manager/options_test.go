@@ -64,6 +64,7 @@ var _ = Describe("Flags", func() {
 			}
 		},
 		Entry("no URL", "--config-server-url=", "--config-server-url", "https"),
+		Entry("a URL without a host", "--config-server-url=https://:9444", "--config-server-url", "https"),
 		Entry("a URL without TLS", "--config-server-url=http://poolboot:9444", "--config-server-url", "https"),
 		Entry("a URL with a path", "--config-server-url=https://poolboot/config", "--config-server-url", "without a path"),
 		Entry("no overlay namespace", "--overlay-namespace=", "--overlay-namespace"),
