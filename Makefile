@@ -233,7 +233,7 @@ build-agent: ## Build the agent for the architectures of hosts into bin/agents.
 	done
 
 .PHONY: binaries
-binaries: rootfs $(REAL_PARTS) management-parts build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition, containerd, Cluster API, and a root file system.
+binaries: rootfs $(REAL_PARTS) $(BIN)/promrules management-parts build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition, containerd, Cluster API, and a root file system.
 
 .PHONY: management-parts
 management-parts: $(addprefix $(BIN)/,kube-proxy kube-router clusterctl cluster-api/images.tar) ## Build clusterctl, the images of Cluster API and cert-manager that it installs in tests, and the network of the Nodes there.

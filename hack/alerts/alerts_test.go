@@ -99,3 +99,20 @@ func TestAlertsAreDocumented(t *testing.T) {
 		}
 	}
 }
+
+func TestAlertsAndDashboardsSelectDocumentedValues(t *testing.T) {
+	documents := read(t, "../../docs/metrics.md") + read(t, "../../docs/conditions.md")
+	paths, err := filepath.Glob("../../config/grafana/*.json")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("there are no dashboards: %v", err)
+	}
+	for _, path := range append(paths, rules) {
+		for _, matcher := range regexp.MustCompile(`\b(stage|state|outcome|reason|condition|path)[=!]~?\\?"([\w|]+)\\?"`).FindAllStringSubmatch(read(t, path), -1) {
+			for value := range strings.SplitSeq(matcher[2], "|") {
+				if !strings.Contains(documents, "`"+value+"`") {
+					t.Errorf("%s: no page has the value %s of the label %s", path, value, matcher[1])
+				}
+			}
+		}
+	}
+}

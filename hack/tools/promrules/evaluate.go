@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/model/timestamp"
-	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/template"
@@ -45,7 +44,7 @@ func (a alerts) firing() (texts []string) {
 
 // evaluate evaluates a rule. Each result of its expression is a pending alert, which fires once it has been a result
 // for the duration in the rule.
-func evaluate(ctx context.Context, engine *promql.Engine, series storage.Queryable, rule rulefmt.Rule, at time.Duration, before alerts) (alerts, error) {
+func evaluate(ctx context.Context, series storage.Queryable, rule rulefmt.Rule, at time.Duration, before alerts) (alerts, error) {
 	moment := time.UnixMilli(0).Add(at)
 	query, err := engine.NewInstantQuery(ctx, series, nil, rule.Expr, moment)
 	if err != nil {

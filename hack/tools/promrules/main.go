@@ -1,13 +1,15 @@
 // Command promrules tests Prometheus rules, as "promtool test rules" does. It supports input series, times and alerts
 // in promtool's file format. It uses Prometheus' own engine, parser and templates, and takes a tenth of the time to
 // build that promtool takes. A rule file can be a PrometheusRule. In contrast to promtool, every alert must fire in one
-// test and not fire in another.
+// test and not fire in another. With --scraped, it checks the queries of dashboards against metrics of running
+// programs.
 package main
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -58,13 +60,35 @@ type expectedAlert struct {
 	Annotations map[string]string `yaml:"exp_annotations"`
 }
 
+// engine evaluates all queries.
+var engine = promql.NewEngine(promql.EngineOpts{
+	MaxSamples: 1e6, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
+})
+
 func main() {
-	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: promrules TEST_FILE...")
+	folder := flag.String("scraped", "", "a folder with scraped metrics, JOB.txt, against which the arguments are checked: dashboards of Grafana")
+	flag.Parse()
+	if flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "usage: promrules TEST_FILE... or promrules --scraped FOLDER DASHBOARD...")
 		os.Exit(2)
 	}
+	var series memory
+	if *folder != "" {
+		var err error
+		if series, err = scraped(*folder); err != nil {
+			fmt.Fprintf(os.Stderr, "promrules: %v\n", err)
+			os.Exit(1)
+		}
+	}
 	failed := false
-	for _, path := range os.Args[1:] {
+	for _, path := range flag.Args() {
+		if *folder != "" {
+			if err := checkDashboard(context.Background(), path, series); err != nil {
+				failed = true
+				fmt.Fprintf(os.Stderr, "promrules: %s: %v\n", path, err)
+			}
+			continue
+		}
 		number, err := run(context.Background(), path)
 		if err != nil {
 			failed = true
@@ -99,9 +123,6 @@ func run(ctx context.Context, path string) (int, error) {
 		}
 		rules = append(rules, of...)
 	}
-	engine := promql.NewEngine(promql.EngineOpts{
-		MaxSamples: 1e6, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
-	})
 	// covered records for each alert whether a test expects it to fire, and whether a test expects it not to fire.
 	covered := map[string]map[bool]bool{}
 	var problems []error
@@ -112,7 +133,7 @@ func run(ctx context.Context, path string) (int, error) {
 			}
 			covered[of.AlertName][len(of.Expected) > 0] = true
 		}
-		if err := test.run(ctx, engine, rules, time.Duration(file.EvaluationInterval)); err != nil {
+		if err := test.run(ctx, rules, time.Duration(file.EvaluationInterval)); err != nil {
 			problems = append(problems, fmt.Errorf("%q: %w", test.Name, err))
 		}
 	}
@@ -168,7 +189,7 @@ func readRules(path string) ([]rulefmt.Rule, error) {
 }
 
 // run evaluates the rules at each interval, as Prometheus does, and compares the alerts at the times in the test.
-func (t test) run(ctx context.Context, engine *promql.Engine, rules []rulefmt.Rule, every time.Duration) error {
+func (t test) run(ctx context.Context, rules []rulefmt.Rule, every time.Duration) error {
 	series, err := t.load()
 	if err != nil {
 		return err
@@ -181,7 +202,7 @@ func (t test) run(ctx context.Context, engine *promql.Engine, rules []rulefmt.Ru
 	active := map[string]alerts{}
 	for at := time.Duration(0); at <= until; at += every {
 		for _, rule := range rules {
-			if active[rule.Alert], err = evaluate(ctx, engine, series, rule, at, active[rule.Alert]); err != nil {
+			if active[rule.Alert], err = evaluate(ctx, series, rule, at, active[rule.Alert]); err != nil {
 				return fmt.Errorf("%s at %s: %w", rule.Alert, at, err)
 			}
 		}

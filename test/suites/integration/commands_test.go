@@ -5,11 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,7 +52,7 @@ func parseCommands(page, name string) (commands []command) {
 }
 
 var _ = Describe("The commands in the documentation", func() {
-	It("install the alerts", func(ctx SpecContext) {
+	It("install the alerts and the dashboards", func(ctx SpecContext) {
 		definition := &apiextensionsv1.CustomResourceDefinition{
 			ObjectMeta: metav1.ObjectMeta{Name: "prometheusrules.monitoring.coreos.com"},
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -68,7 +70,8 @@ var _ = Describe("The commands in the documentation", func() {
 		}).Should(ContainElement(And(HaveField("Type", apiextensionsv1.Established), HaveField("Status", apiextensionsv1.ConditionTrue))))
 
 		shell := &terminal{dir: sourcetree.Path()}
-		for _, shown := range parseCommands("metrics.md", "alerts") {
+		Expect(lab.ManagementClient.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "monitoring"}})).To(Succeed())
+		for _, shown := range slices.Concat(parseCommands("metrics.md", "alerts"), parseCommands("tasks.md", "dashboards")) {
 			Expect(shell.run(ctx, shown.line)).To(ContainSubstring(shown.output), shown.line)
 			Expect(shell.code).To(BeZero(), shown.line)
 		}

@@ -240,6 +240,36 @@ var _ = Describe("A boot", func() {
 			}
 			return exposed, nil
 		}).Should(Equal(documented))
+
+		By("running each query of the dashboards on these metrics")
+		binDir, err := process.BinDir()
+		Expect(err).NotTo(HaveOccurred())
+		folder := GinkgoT().TempDir()
+		for program, of := range map[string]*site.Program{"poolboot-manager": lab.Manager, "poolboot-config-server": lab.ConfigServer} {
+			metrics, err := of.Exposition(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(os.WriteFile(filepath.Join(folder, program+".txt"), metrics, 0o600)).To(Succeed())
+		}
+		dashboards, err := filepath.Glob(sourcetree.Path("config", "grafana", "*.json"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(dashboards).To(HaveLen(3))
+		output, err := exec.CommandContext(ctx, filepath.Join(binDir, "promrules"), append([]string{"--scraped", folder}, dashboards...)...).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", output)
+		for right, wrong := range map[string]struct{ text, says string }{
+			"sum by (state) (poolboot_nodes{": {"sum by (state) (poolboot_node{", "there is no metric poolboot_node{"},
+			"by (state)":                      {"by (status)", "there is no label status"},
+			"{{state}}":                       {"{{reason}}", "the result has no label reason"},
+			`poolboot_boots_blocked{`:         {`poolboot_boots_blocked{host=~\".*\",`, "there is no label host"},
+			`=~\"$pool\"`:                     {`=~\"$role\"`, "there is no variable $role"},
+		} {
+			fleet, err := os.ReadFile(sourcetree.Path("config", "grafana", "fleet.json"))
+			Expect(err).NotTo(HaveOccurred())
+			changed := filepath.Join(folder, "changed.json")
+			Expect(os.WriteFile(changed, []byte(strings.ReplaceAll(string(fleet), right, wrong.text)), 0o600)).To(Succeed())
+			output, err := exec.CommandContext(ctx, filepath.Join(binDir, "promrules"), "--scraped", folder, changed).CombinedOutput()
+			Expect(err).To(HaveOccurred(), "%q instead of %q", wrong.text, right)
+			Expect(string(output)).To(ContainSubstring(wrong.says))
+		}
 	})
 
 	It("has workqueue metrics of all documented controllers of the manager", func(ctx SpecContext) {
