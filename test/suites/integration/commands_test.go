@@ -52,7 +52,7 @@ func parseCommands(page, name string) (commands []command) {
 }
 
 var _ = Describe("The commands in the documentation", func() {
-	It("install the alerts and the dashboards", func(ctx SpecContext) {
+	It("install the alerts, the dashboards and the metrics of objects", func(ctx SpecContext) {
 		definition := &apiextensionsv1.CustomResourceDefinition{
 			ObjectMeta: metav1.ObjectMeta{Name: "prometheusrules.monitoring.coreos.com"},
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -70,7 +70,9 @@ var _ = Describe("The commands in the documentation", func() {
 		}).Should(ContainElement(And(HaveField("Type", apiextensionsv1.Established), HaveField("Status", apiextensionsv1.ConditionTrue))))
 
 		shell := &terminal{dir: sourcetree.Path()}
-		Expect(lab.ManagementClient.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "monitoring"}})).To(Succeed())
+		for _, namespace := range []string{"monitoring", "observability"} {
+			Expect(lab.ManagementClient.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
+		}
 		for _, shown := range slices.Concat(parseCommands("metrics.md", "alerts"), parseCommands("tasks.md", "dashboards")) {
 			Expect(shell.run(ctx, shown.line)).To(ContainSubstring(shown.output), shown.line)
 			Expect(shell.code).To(BeZero(), shown.line)

@@ -1,0 +1,2 @@
+// Package kubestatemetrics tests config/kube-state-metrics with kube-state-metrics itself.
+package kubestatemetrics
