@@ -45,8 +45,10 @@ var _ = Describe("The table of reasons", func() {
 		Expect(err).NotTo(HaveOccurred())
 		generated := string(page)
 		for _, group := range groups {
-			generated = writeTable(generated, group)
+			generated = writeTable(generated, "api/"+group+"/v1alpha1/constants.go", reasonRows(group))
 		}
+		generated = writeTable(generated, "the events in api", append([]string{"| Event | Meaning |", "| --- | --- |"}, warnings()...))
+		generated = writeTable(generated, "bootstrap/server", append([]string{"| Answer | Message |", "| --- | --- |"}, refusals()...))
 		if os.Getenv("UPDATE_PAGES") != "" {
 			Expect(os.WriteFile(path, []byte(generated), 0o644)).To(Succeed())
 			return
@@ -119,17 +121,27 @@ var (
 	fieldPath = regexp.MustCompile(`\b(?:spec|status)\.\w+(?:\.\w+)*`)
 )
 
-// writeTable replaces the table of an API group in a page. A table ends at an empty line.
-func writeTable(page, group string) string {
+// reasonRows returns the table of the reasons of an API group.
+func reasonRows(group string) []string {
 	GinkgoHelper()
-	_, rest, found := strings.Cut(page, "<!-- make generate writes this table from api/"+group+"/v1alpha1/constants.go -->\n\n")
-	Expect(found).To(BeTrue(), "docs/conditions.md has no table of %s", group)
-	_, after, found := strings.Cut(rest, "\n\n")
-	Expect(found).To(BeTrue(), "the table of %s has no end", group)
 	rows := []string{"| Reason | Outlook | Meaning |", "| --- | --- | --- |"}
 	for _, r := range reasonsOf(group) {
-		meaning := pageLink.ReplaceAllString(fieldPath.ReplaceAllString(r.meaning, "`$0`"), "[$1]($1$2)")
-		rows = append(rows, fmt.Sprintf("| `%s` | `%s` | %s |", r.value, table[r.value], meaning))
+		rows = append(rows, fmt.Sprintf("| `%s` | `%s` | %s |", r.value, table[r.value], asMarkdown(r.meaning)))
 	}
+	return rows
+}
+
+// writeTable replaces a table in docs/conditions.md. It ends at an empty line.
+func writeTable(page, source string, rows []string) string {
+	GinkgoHelper()
+	_, rest, found := strings.Cut(page, "<!-- make generate writes this table from "+source+" -->\n\n")
+	Expect(found).To(BeTrue(), "docs/conditions.md has no table of %s", source)
+	_, after, found := strings.Cut(rest, "\n\n")
+	Expect(found).To(BeTrue(), "the table of %s has no end", source)
 	return strings.TrimSuffix(page, rest) + strings.Join(rows, "\n") + "\n\n" + after
+}
+
+// asMarkdown returns a comment with links to pages, and with fields as code.
+func asMarkdown(comment string) string {
+	return pageLink.ReplaceAllString(fieldPath.ReplaceAllString(comment, "`$0`"), "[$1]($1$2)")
 }

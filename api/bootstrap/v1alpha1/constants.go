@@ -293,31 +293,43 @@ const (
 
 // Reasons of events about a PoolbootConfig. Events report problems and their resolution: a problem by the reason of the
 // condition that becomes false. A boot without a problem creates no event, because its times are in status.boot.
+// docs/conditions.md lists those with a comment that begins with "Warning:".
 const (
-	EventPoolDecided                   = "PoolDecided"
-	EventPoolChanged                   = "PoolChanged"
-	EventRetainedPoolNotFound          = "RetainedPoolNotFound"
-	EventDataSecretCreated             = "DataSecretCreated"
-	EventBootPrepared                  = "BootPrepared"
-	EventBootWithdrawn                 = "BootWithdrawn"
-	EventNodeReady                     = "NodeReady"
-	EventTokenRotated                  = "TokenRotated"
-	EventTokenNotRotated               = "TokenNotRotated"
-	EventTokenUsedFromSecondAddress    = "TokenUsedFromSecondAddress"
-	EventTokenAddressRefused           = "TokenAddressRefused"
-	EventLabelsRestored                = "LabelsRestored"
-	EventUpdated                       = "Updated"
-	EventDrainTimedOut                 = "DrainTimedOut"
-	EventPredictionDiffers             = "PredictionDiffers"          // an update did something else to the host than predicted
-	EventCertificateRequestApproved    = "CertificateRequestApproved" // not for the first key of a host
-	EventCertificateRequestDenied      = "CertificateRequestDenied"
-	EventCertificateRequestContested   = "CertificateRequestContested"
+	EventPoolDecided       = "PoolDecided"
+	EventDataSecretCreated = "DataSecretCreated"
+	EventBootPrepared      = "BootPrepared"
+	EventBootWithdrawn     = "BootWithdrawn"
+	EventNodeReady         = "NodeReady"
+	EventTokenRotated      = "TokenRotated"
+	EventLabelsRestored    = "LabelsRestored"
+	EventUpdated           = "Updated"
+
+	// Warning: The labels of the Node and those of its Machine select different pools. Change both.
+	EventPoolChanged = "PoolChanged"
+	// Warning: The pool that the BareMetalHost keeps does not exist. Create it, or remove poolboot.io/retained-pool.
+	EventRetainedPoolNotFound = "RetainedPoolNotFound"
+	// Warning: The message says why the token was not rotated.
+	EventTokenNotRotated = "TokenNotRotated"
+	// Warning: If the address is not one of the host, rotate the token: docs/install.md#security.
+	EventTokenUsedFromSecondAddress = "TokenUsedFromSecondAddress"
+	// Warning: Add the address to poolboot.io/addresses of the BareMetalHost, or if it is not one of the host, rotate
+	// the token.
+	EventTokenAddressRefused = "TokenAddressRefused"
+	// Warning: A drain takes longer than the pool allows: docs/updates.md#a-drain-that-does-not-end.
+	EventDrainTimedOut = "DrainTimedOut"
+	// Warning: An update did something else than predicted. See the journal of poolboot-agent.service.
+	EventPredictionDiffers = "PredictionDiffers"
+	// Warning: The host got a certificate for a second key, for example because it was installed again.
+	EventCertificateRequestApproved = "CertificateRequestApproved"
+	// Warning: The join credential was used for something that it is not for. If you did not do that, replace the
+	// host.
+	EventCertificateRequestDenied = "CertificateRequestDenied"
+	// Warning: Two keys request the certificate of one Node. If the host did not restart, replace it.
+	EventCertificateRequestContested = "CertificateRequestContested"
+	// Warning: Correct what the message names, such as an address.
 	EventServingCertificateNotApproved = "ServingCertificateNotApproved"
-
-	// EventLeftInWorkloadCluster names the objects in the workload cluster that could not be deleted with a
-	// PoolbootConfig. It is also on the Machine.
+	// Warning: Delete the objects in the workload cluster that the message names.
 	EventLeftInWorkloadCluster = "LeftInWorkloadCluster"
-
-	// EventPointerIDNotUnique reports that another PoolbootConfig has the same pointer ID.
+	// Warning: Another PoolbootConfig is a copy of this one. Delete the copy.
 	EventPointerIDNotUnique = "PointerIDNotUnique"
 )

@@ -35,23 +35,26 @@ const (
 
 // Reasons of events about Nodes that Poolboot did not boot, in their own cluster.
 const (
-	// EventPoolConflict reports that several custom pools match the Node's labels.
+	// Warning: Several custom pools match the labels of the Node. Remove the labels of all but one.
 	EventPoolConflict = "PoolConflict"
-	// EventCustomPoolUnsupported reports that custom pools match the labels of a control plane Node.
+	// Warning: Custom pools match the labels of a control-plane Node. Remove their labels.
 	EventCustomPoolUnsupported = "CustomPoolUnsupported"
 )
 
 // Reasons of events about a pool whose running hosts change to another configuration. RolloutStoppedReason is also the
-// reason of an event. EventRolloutFailing reports that a request to tell hosts what to run was refused.
+// reason of an event.
 const (
 	EventRolloutStarted   = "RolloutStarted"
 	EventRolloutCompleted = "RolloutCompleted"
-	EventRolloutFailing   = "RolloutFailing"
+	// Warning: No host begins an update. Correct what the message names.
+	EventRolloutFailing = "RolloutFailing"
 )
 
-// EventNodesUnguarded is the reason of an event about a Cluster whose Kubernetes version does not support the policy
-// that prevents kubelets from changing the labels that decide the pool of their Node.
-const EventNodesUnguarded = "NodesUnguarded"
+// Reasons of events about a Cluster.
+const (
+	// Warning: The Cluster is too old for the policy that keeps kubelets from changing their pool. Upgrade it.
+	EventNodesUnguarded = "NodesUnguarded"
+)
 
 // HostRetainedPoolAnnotation is on a BareMetalHost and records the pool for its next Machine, as
 // <Cluster>/<role>/<identity of the Cluster>. Poolboot writes it for Machines with poolRetention: Host. Without it the
@@ -93,14 +96,13 @@ const (
 	EventPoolbootConfigDeleted = "PoolbootConfigDeleted"
 	// EventPoolChanged reports that the host boots into another pool than requested before.
 	EventPoolChanged = "PoolChanged"
-	// EventPoolFixed reports that the annotation requests another pool than that of the existing Node.
+	// Warning: The annotation requests another pool than that of the existing Node. Change the labels of the Node.
 	EventPoolFixed = "PoolFixed"
-	// EventHostHasConsumer reports that another controller provisions the host.
+	// Warning: Another object uses the host. Remove the annotations, or that object.
 	EventHostHasConsumer = "HostHasConsumer"
-	// EventHostRequestInvalid reports that one of the two annotations is missing, or that the host can't boot by user
-	// data.
+	// Warning: An annotation is missing, or the host cannot boot by user data. The message says what to do.
 	EventHostRequestInvalid = "HostRequestInvalid"
-	// EventNameTaken reports that a PoolbootConfig with the host's name exists and does not belong to the host.
+	// Warning: Another PoolbootConfig has the name of the host. Delete it.
 	EventNameTaken = "NameTaken"
 )
 

@@ -254,6 +254,6 @@ const (
 	EventHostAdmitted = "HostAdmitted"
 	// EventHostRelocated reports that an admitted host has another address now. This is not another use of the token.
 	EventHostRelocated = "HostRelocated"
-	// EventHostRefused reports that a host presented a valid token and was not admitted.
+	// Warning: A host with a valid token was not admitted. The message says why.
 	EventHostRefused = "HostRefused"
 )
