@@ -37,8 +37,8 @@ type options struct {
 	connection input.Connection
 }
 
-// boot is the state of one boot. What is not known is empty.
-type boot struct {
+// Boot is the state of one boot. What is not known is empty.
+type Boot struct {
 	Namespace string `json:"namespace"`
 	// Machine is the Machine; empty for a host without one.
 	Machine        string `json:"machine"`
@@ -127,7 +127,7 @@ func (o *options) run(ctx context.Context, names []string) error {
 		return fmt.Errorf("list PoolbootConfigs: %w", err)
 	}
 	table := &cli.Table{Out: o.streams.Out, Wide: o.output.Format == cli.FormatWide}
-	show := func(boots []boot) error { return printBoots(table, o.all, boots) }
+	show := func(boots []Boot) error { return printBoots(table, o.all, boots) }
 	if o.output.Format == cli.FormatJSON {
 		show = o.printJSON
 	} else if len(configs.Items) == 0 && len(o.names) == 0 && !o.watch {
@@ -137,14 +137,14 @@ func (o *options) run(ctx context.Context, names []string) error {
 		}
 		return err
 	}
-	boots := o.selected(newBoots(configs.Items))
+	boots := o.selected(List(configs.Items))
 	if err := o.checkNames(ctx, cluster, boots, namespace); err != nil {
 		return err
 	}
 	if err := show(boots); err != nil || !o.watch {
 		return err
 	}
-	return follow(ctx, cluster, configs, selection, func(boots []boot) error {
+	return follow(ctx, cluster, configs, selection, func(boots []Boot) error {
 		if boots = o.selected(boots); len(boots) == 0 {
 			return nil
 		}
@@ -153,22 +153,22 @@ func (o *options) run(ctx context.Context, names []string) error {
 }
 
 // hasName reports whether a name is that of a boot's Machine, PoolbootConfig, host or Node.
-func (b boot) hasName(name string) bool {
+func (b Boot) hasName(name string) bool {
 	return name == b.Machine || name == b.PoolbootConfig || name == b.Host || name == b.Node
 }
 
 // selected returns the boots that the command line names.
-func (o *options) selected(boots []boot) []boot {
+func (o *options) selected(boots []Boot) []Boot {
 	if len(o.names) == 0 {
 		return boots
 	}
-	return slices.DeleteFunc(boots, func(b boot) bool { return !slices.ContainsFunc(o.names, b.hasName) })
+	return slices.DeleteFunc(boots, func(b Boot) bool { return !slices.ContainsFunc(o.names, b.hasName) })
 }
 
 // checkNames refuses a name of the command line that no boot has.
-func (o *options) checkNames(ctx context.Context, from client.Reader, boots []boot, namespace string) error {
+func (o *options) checkNames(ctx context.Context, from client.Reader, boots []Boot, namespace string) error {
 	for _, name := range o.names {
-		if slices.ContainsFunc(boots, func(b boot) bool { return b.hasName(name) }) {
+		if slices.ContainsFunc(boots, func(b Boot) bool { return b.hasName(name) }) {
 			continue
 		}
 		bmh := &bmov1alpha1.BareMetalHost{}
@@ -189,7 +189,7 @@ func (o *options) checkNames(ctx context.Context, from client.Reader, boots []bo
 }
 
 // printJSON prints boots as a list or, with --watch, each boot as one line.
-func (o *options) printJSON(boots []boot) error {
+func (o *options) printJSON(boots []Boot) error {
 	if !o.watch {
 		return cli.PrintJSON(o.streams.Out, boots)
 	}
@@ -203,20 +203,20 @@ func (o *options) printJSON(boots []boot) error {
 	return nil
 }
 
-// newBoots returns boots in the order of their namespaces and Machines.
-func newBoots(configs []bootstrapv1.PoolbootConfig) []boot {
-	boots := make([]boot, len(configs))
+// List returns the boots of PoolbootConfigs in the order of their namespaces and Machines.
+func List(configs []bootstrapv1.PoolbootConfig) []Boot {
+	boots := make([]Boot, len(configs))
 	for i := range configs {
 		boots[i] = newBoot(&configs[i])
 	}
-	slices.SortFunc(boots, func(a, b boot) int {
+	slices.SortFunc(boots, func(a, b Boot) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.PoolbootConfig, b.PoolbootConfig))
 	})
 	return boots
 }
 
-func newBoot(config *bootstrapv1.PoolbootConfig) boot {
-	b := boot{
+func newBoot(config *bootstrapv1.PoolbootConfig) Boot {
+	b := Boot{
 		Namespace: config.Namespace, Machine: record.MachineName(config), PoolbootConfig: config.Name,
 		Cluster: record.ClusterName(config), Node: config.Status.NodeRef.Name,
 		Pool: config.Status.PoolRole, Configuration: config.Status.Boot.ServedConfiguration.Name, Addresses: ListAddresses(config),

@@ -141,7 +141,7 @@ var _ = Describe("boots", func() {
 		Expect(wide[0]).To(Equal("MACHINE HOST POOL STAGE SINCE AGE CLUSTER NODE CONFIG DESIRED UPDATE TOKEN FROM MESSAGE"))
 		Expect(wide[2]).To(ContainSubstring("infra-1 <none> rendered-infra-1 <none> <none> 192.0.2.7,192.0.2.8(refused) "))
 		Expect(wide[1]).To(HaveSuffix("<none> <none> <none> <none> <none>"))
-		var boots []boot
+		var boots []Boot
 		Expect(json.Unmarshal([]byte(strings.Join(table(ctx, "-o", "json"), "\n")), &boots)).To(Succeed())
 		Expect(boots).To(HaveLen(3))
 		Expect(boots[0].Addresses).To(BeEmpty())

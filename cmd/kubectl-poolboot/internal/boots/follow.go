@@ -21,8 +21,8 @@ import (
 
 // follow prints every boot that changes after configs were listed, until ctx is done. A watch that ends is resumed;
 // when its resource version is too old, follow lists all boots again.
-func follow(ctx context.Context, live client.WithWatch, configs *bootstrapv1.PoolbootConfigList, selection []client.ListOption, show func([]boot) error) error {
-	f := &follower{last: map[client.ObjectKey]boot{}, show: show}
+func follow(ctx context.Context, live client.WithWatch, configs *bootstrapv1.PoolbootConfigList, selection []client.ListOption, show func([]Boot) error) error {
+	f := &follower{last: map[client.ObjectKey]Boot{}, show: show}
 	for i := range configs.Items {
 		f.last[client.ObjectKeyFromObject(&configs.Items[i])] = newBoot(&configs.Items[i])
 	}
@@ -52,8 +52,8 @@ func follow(ctx context.Context, live client.WithWatch, configs *bootstrapv1.Poo
 
 // follower prints changes of boots. It keeps the boots as it last printed them.
 type follower struct {
-	last map[client.ObjectKey]boot
-	show func([]boot) error
+	last map[client.ObjectKey]Boot
+	show func([]Boot) error
 }
 
 // watch prints changes until the watch ends. A resource version that is too old is no error.
@@ -95,30 +95,30 @@ func (f *follower) printList(configs *bootstrapv1.PoolbootConfigList) error {
 	return nil
 }
 
-func (f *follower) printChange(key client.ObjectKey, b boot) error {
+func (f *follower) printChange(key client.ObjectKey, b Boot) error {
 	if before, ok := f.last[key]; ok && before.equal(b) {
 		return nil
 	}
 	f.last[key] = b
-	return f.show([]boot{b})
+	return f.show([]Boot{b})
 }
 
-func (f *follower) printDeletion(key client.ObjectKey, b boot) error {
+func (f *follower) printDeletion(key client.ObjectKey, b Boot) error {
 	delete(f.last, key)
 	b.Stage, b.Since, b.Message = deletedStage, time.Now(), ""
-	return f.show([]boot{b})
+	return f.show([]Boot{b})
 }
 
 // equalities compare the fields of boots.
 var equalities = conversion.EqualitiesOrDie(time.Time.Equal)
 
 // equal reports whether everything that is printed of a boot is the same.
-func (b boot) equal(other boot) bool {
+func (b Boot) equal(other Boot) bool {
 	return equalities.DeepEqual(b, other)
 }
 
 // printBoots prints boots in a table, which has more columns if it is wide.
-func printBoots(table *cli.Table, withNamespace bool, boots []boot) error {
+func printBoots(table *cli.Table, withNamespace bool, boots []Boot) error {
 	now := time.Now()
 	rows := make([][]string, len(boots))
 	for i, b := range boots {

@@ -25,9 +25,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
-// poolStatus is the state of a pool among others, as it is printed as JSON. Pool is "" for the hosts of a namespace
+// PoolStatus is the state of a pool among others, as it is printed as JSON. Pool is "" for the hosts of a namespace
 // that need a person and are in no pool.
-type poolStatus struct {
+type PoolStatus struct {
 	Namespace string `json:"namespace"`
 	Pool      string `json:"pool"`
 	Cluster   string `json:"cluster"`
@@ -44,6 +44,8 @@ type poolStatus struct {
 	Since time.Time `json:"since,omitzero"`
 	// Problem is what failed or holds the hosts back, or "".
 	Problem string `json:"problem"`
+	// States are those of the hosts.
+	States []HostStatus `json:"-"`
 }
 
 // runFleet prints a line for each pool. The exit code is that of the pool with the worst state.
@@ -66,19 +68,39 @@ func (o *statusOptions) runFleet(ctx context.Context, to input.Connection) error
 	if err := cluster.List(ctx, configs, namespace); err != nil {
 		return fmt.Errorf("list PoolbootConfigs: %w", err)
 	}
-	statuses, code := []poolStatus{}, 0
-	rest := slices.DeleteFunc(configs.Items, func(c bootstrapv1.PoolbootConfig) bool { return !c.DeletionTimestamp.IsZero() })
-	for i := range pools.Items {
-		p := &pools.Items[i]
+	statuses, code := Fleet(pools.Items, configs.Items)
+	if len(statuses) == 0 {
+		none, err := cluster.NoneIn(ctx, string(namespace), "MachineConfigPools")
+		if err == nil {
+			fmt.Fprintln(o.streams.ErrOut, none)
+		}
+		if err != nil || o.isTable() {
+			return err
+		}
+	}
+	err = o.output.Print(o.streams.Out, statuses, func(io.Writer) error { return o.printFleet(statuses) })
+	if err == nil && code != 0 {
+		return exec.CodeExitError{Code: code, Err: errors.New("")} // the table has the problems
+	}
+	return err
+}
+
+// Fleet returns the states of pools, each with its hosts and those that do not boot until a person acts, and the exit
+// code of the worst one. Hosts without a pool that need a person have a state of their own for each namespace.
+func Fleet(pools []poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) ([]PoolStatus, int) {
+	statuses, code := []PoolStatus{}, 0
+	rest := slices.DeleteFunc(slices.Clone(configs), func(c bootstrapv1.PoolbootConfig) bool { return !c.DeletionTimestamp.IsZero() })
+	for i := range pools {
+		p := &pools[i]
 		isElsewhere := func(c bootstrapv1.PoolbootConfig) bool {
 			return c.Namespace != p.Namespace || record.ClusterName(&c) != p.Spec.ClusterName || c.Status.PoolRole != p.Spec.PoolRole
 		}
 		ofPool := slices.DeleteFunc(slices.Clone(rest), isElsewhere)
 		rest = slices.DeleteFunc(rest, func(c bootstrapv1.PoolbootConfig) bool { return !isElsewhere(c) })
-		hosts := slices.DeleteFunc(slices.Clone(ofPool), func(c bootstrapv1.PoolbootConfig) bool { return !isIn(p, &c) })
-		s := newSummary(p, newHostStatuses(p, hosts))
+		s, blocked := statesOf(p, ofPool)
 		status := newPoolStatus(s)
 		status.addFailed(ofPool)
+		status.States = slices.Insert(s.hosts, len(s.hosts), blocked.hosts...)
 		statuses = append(statuses, status)
 		switch {
 		case s.failure() != nil || status.Failed > 0:
@@ -89,35 +111,22 @@ func (o *statusOptions) runFleet(ctx context.Context, to input.Connection) error
 	}
 	for len(rest) > 0 {
 		isHere := func(c bootstrapv1.PoolbootConfig) bool { return c.Namespace == rest[0].Namespace }
-		status := poolStatus{Namespace: rest[0].Namespace}
+		status := PoolStatus{Namespace: rest[0].Namespace}
 		status.addFailed(slices.DeleteFunc(slices.Clone(rest), func(c bootstrapv1.PoolbootConfig) bool { return !isHere(c) }))
 		if status.Failed > 0 {
 			statuses, code = append(statuses, status), cli.ExitFailure
 		}
 		rest = slices.DeleteFunc(rest, isHere)
 	}
-	if len(statuses) == 0 {
-		none, err := cluster.NoneIn(ctx, string(namespace), "MachineConfigPools")
-		if err == nil {
-			fmt.Fprintln(o.streams.ErrOut, none)
-		}
-		if err != nil || o.isTable() {
-			return err
-		}
-	}
-	slices.SortFunc(statuses, func(a, b poolStatus) int {
+	slices.SortFunc(statuses, func(a, b PoolStatus) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pool, b.Pool))
 	})
-	err = o.output.Print(o.streams.Out, statuses, func(io.Writer) error { return o.printFleet(statuses) })
-	if err == nil && code != 0 {
-		return exec.CodeExitError{Code: code, Err: errors.New("")} // the table has the problems
-	}
-	return err
+	return statuses, code
 }
 
 // addFailed adds the hosts that do not boot until a person acts, and those that are in no pool, which have no line of
 // their own.
-func (s *poolStatus) addFailed(configs []bootstrapv1.PoolbootConfig) {
+func (s *PoolStatus) addFailed(configs []bootstrapv1.PoolbootConfig) {
 	failed := 0
 	for i := range configs {
 		if c := &configs[i]; outlook.FindNeedsPerson(c) != nil && (s.Pool == "" || !record.HasJoined(c)) {
@@ -138,9 +147,9 @@ func (s *poolStatus) addFailed(configs []bootstrapv1.PoolbootConfig) {
 	s.Problem += fmt.Sprintf("hosts that %s: %d, see kubectl poolboot boots -n %s", what, failed, s.Namespace)
 }
 
-func newPoolStatus(s summary) poolStatus {
+func newPoolStatus(s summary) PoolStatus {
 	p := s.pool
-	status := poolStatus{Namespace: p.Namespace, Pool: p.Name, Cluster: p.Spec.ClusterName, Paused: p.Spec.IsPaused(), Configuration: p.Status.Configuration.Name,
+	status := PoolStatus{Namespace: p.Namespace, Pool: p.Name, Cluster: p.Spec.ClusterName, Paused: p.Spec.IsPaused(), Configuration: p.Status.Configuration.Name,
 		Hosts: len(s.hosts), Updated: s.running}
 	if waitsInPause(p) != "" {
 		status.Updated = int(ptr.Deref(p.Status.UpdatedHostCount, 0))
@@ -149,7 +158,7 @@ func newPoolStatus(s summary) poolStatus {
 		if h.isAway {
 			status.Away++
 		}
-		if h.isWrong {
+		if h.IsWrong {
 			status.Failed++
 		}
 	}
@@ -162,7 +171,7 @@ func newPoolStatus(s summary) poolStatus {
 	} else {
 		status.Problem = s.hold()
 	}
-	if late := s.first(func(h hostStatus) bool { return h.isDrainLate }); status.Problem == "" && late != nil {
+	if late := s.first(func(h HostStatus) bool { return h.isDrainLate }); status.Problem == "" && late != nil {
 		status.Problem = late.Error()
 	}
 	if status.Problem == "" && ready != nil && outlook.Of(ready.Reason) == outlook.Retries {
@@ -171,7 +180,7 @@ func newPoolStatus(s summary) poolStatus {
 	return status
 }
 
-func (o *statusOptions) printFleet(statuses []poolStatus) error {
+func (o *statusOptions) printFleet(statuses []PoolStatus) error {
 	table := o.newTable()
 	table.Header = []string{"POOL", "CONFIG", "UPDATED", "AWAY", "FAILED", "SINCE", "PROBLEM"}
 	if o.all {

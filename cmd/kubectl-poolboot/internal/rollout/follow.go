@@ -30,7 +30,7 @@ type follower struct {
 	cluster *input.Cluster
 	pool    *poolv1.MachineConfigPool
 	configs map[string]bootstrapv1.PoolbootConfig
-	printed map[string]hostStatus
+	printed map[string]HostStatus
 	table   *cli.Table
 	// hasRendered is true once the pool has rendered what existed when the command started. Before that, its hosts say
 	// nothing about it.
@@ -66,7 +66,7 @@ func (o *statusOptions) follow(ctx context.Context, cluster *input.Cluster, p *p
 		ctx, cancel = context.WithTimeout(ctx, o.timeout)
 		defer cancel()
 	}
-	f := &follower{statusOptions: o, cluster: cluster, pool: p, printed: map[string]hostStatus{}, told: map[string]toldHost{}, table: o.newTable()}
+	f := &follower{statusOptions: o, cluster: cluster, pool: p, printed: map[string]HostStatus{}, told: map[string]toldHost{}, table: o.newTable()}
 	for {
 		err := f.watch(ctx)
 		switch {
@@ -196,7 +196,7 @@ func (f *follower) summary() summary {
 // show prints the hosts that have changed. Its error is errComplete, or why the rollout does not go on.
 func (f *follower) show(ctx context.Context) error {
 	s := f.summary()
-	var changed []hostStatus
+	var changed []HostStatus
 	for _, h := range s.hosts {
 		f.observe(h)
 		if last, ok := f.printed[h.PoolbootConfig]; !ok || !last.isSame(h) {
@@ -231,7 +231,7 @@ func (f *follower) show(ctx context.Context) error {
 }
 
 // observe notes when a host is told to run something else.
-func (f *follower) observe(h hostStatus) {
+func (f *follower) observe(h HostStatus) {
 	last, known := f.told[h.PoolbootConfig]
 	if known && last.revision == h.told {
 		return
@@ -245,8 +245,8 @@ func (f *follower) observe(h hostStatus) {
 
 // isStuck reports whether a host needs a user to act before it is updated. A Node that is not Ready can become Ready,
 // and what failed before the host is told to run something else can work with that.
-func (f *follower) isStuck(h hostStatus) bool {
-	if !h.isWrong || h.State == bootstrapv1.NodeNotReadyReason || h.State == bootstrapv1.UnitsFailingReason && !h.runsDesired() {
+func (f *follower) isStuck(h HostStatus) bool {
+	if !h.IsWrong || h.State == bootstrapv1.NodeNotReadyReason || h.State == bootstrapv1.UnitsFailingReason && !h.runsDesired() {
 		return false
 	}
 	told := f.told[h.PoolbootConfig]

@@ -157,7 +157,7 @@ func selectRetried(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootCo
 	for i := range configs {
 		h := newHostStatus(p, &configs[i])
 		isNamed := func(name string) bool { return slices.Contains([]string{h.Node, h.Host, h.PoolbootConfig}, name) }
-		if len(names) == 0 && h.isWrong && h.State == bootstrapv1.UpdateDegradedReason || slices.ContainsFunc(names, isNamed) {
+		if len(names) == 0 && h.IsWrong && h.State == bootstrapv1.UpdateDegradedReason || slices.ContainsFunc(names, isNamed) {
 			selected = append(selected, &configs[i])
 		}
 		unknown = slices.DeleteFunc(unknown, isNamed)

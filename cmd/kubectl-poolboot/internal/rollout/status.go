@@ -107,9 +107,7 @@ func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *pool
 	if err != nil {
 		return err
 	}
-	blocked := summary{pool: p, hosts: newBlockedStatuses(p, configs.Items)}
-	s := newSummary(p, newHostStatuses(p, slices.DeleteFunc(configs.Items, func(c bootstrapv1.PoolbootConfig) bool { return !isIn(p, &c) })))
-	nameOthers(s.hosts) // --watch would print every host that waits whenever another one is done
+	s, blocked := statesOf(p, configs.Items)
 	shown := slices.Insert(s.hosts, len(s.hosts), blocked.hosts...)
 	switch failure, held := cmp.Or(s.failure(), blocked.failure()), s.held(); {
 	case !o.isTable():
@@ -123,6 +121,14 @@ func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *pool
 	}
 }
 
+// statesOf returns the states of the hosts of a pool, and of those that do not boot until a person acts.
+func statesOf(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) (s, blocked summary) {
+	blocked = summary{pool: p, hosts: newBlockedStatuses(p, configs)}
+	s = newSummary(p, newHostStatuses(p, slices.DeleteFunc(slices.Clone(configs), func(c bootstrapv1.PoolbootConfig) bool { return !isIn(p, &c) })))
+	nameOthers(s.hosts) // --watch would print every host that waits whenever another one is done
+	return s, blocked
+}
+
 func (o *statusOptions) isTable() bool {
 	return o.output.Format == "" || o.output.Format == cli.FormatWide
 }
@@ -134,25 +140,25 @@ func (o *statusOptions) newTable() *cli.Table {
 // summary is the state of a rollout.
 type summary struct {
 	pool  *poolv1.MachineConfigPool
-	hosts []hostStatus
+	hosts []HostStatus
 	// running hosts run what the pool hands out. updated ones are complete, too.
 	running, updated int
 }
 
-func newSummary(p *poolv1.MachineConfigPool, hosts []hostStatus) summary {
+func newSummary(p *poolv1.MachineConfigPool, hosts []HostStatus) summary {
 	s := summary{pool: p, hosts: hosts}
 	for _, h := range hosts {
 		if h.runsDesired() {
 			s.running++
 		}
-		if h.isUpdated {
+		if h.IsUpdated {
 			s.updated++
 		}
 	}
 	return s
 }
 
-func (o *statusOptions) printHosts(hosts []hostStatus) error {
+func (o *statusOptions) printHosts(hosts []HostStatus) error {
 	if len(hosts) == 0 {
 		return nil
 	}
@@ -191,16 +197,16 @@ func (s summary) hold() string {
 
 // isWaiting reports whether a host is to be updated.
 func (s summary) isWaiting() bool {
-	return slices.ContainsFunc(s.hosts, func(h hostStatus) bool { return !h.isUpdated && (!h.isWrong || !h.runsDesired()) })
+	return slices.ContainsFunc(s.hosts, func(h HostStatus) bool { return !h.IsUpdated && (!h.IsWrong || !h.runsDesired()) })
 }
 
 // failure returns what a user must correct, or nil.
 func (s summary) failure() error {
-	return s.failureOf(func(h hostStatus) bool { return h.isWrong })
+	return s.failureOf(func(h HostStatus) bool { return h.IsWrong })
 }
 
 // failureOf returns what a user must correct in the pool, or in the first of some of its hosts, or nil.
-func (s summary) failureOf(isFailed func(hostStatus) bool) error {
+func (s summary) failureOf(isFailed func(HostStatus) bool) error {
 	if c := conditions.Get(s.pool, poolv1.RenderDegradedCondition); c != nil && c.Status == metav1.ConditionTrue {
 		return fmt.Errorf("%s: %s", describe(s.pool), c.Message)
 	}
@@ -211,7 +217,7 @@ func (s summary) failureOf(isFailed func(hostStatus) bool) error {
 }
 
 // first returns what the first of some hosts does, or nil.
-func (s summary) first(isOne func(hostStatus) bool) error {
+func (s summary) first(isOne func(HostStatus) bool) error {
 	if i := slices.IndexFunc(s.hosts, isOne); i >= 0 {
 		return fmt.Errorf("PoolbootConfig %s/%s: %s: %s", s.pool.Namespace, s.hosts[i].PoolbootConfig, s.hosts[i].State, s.hosts[i].Message)
 	}
@@ -221,14 +227,14 @@ func (s summary) first(isOne func(hostStatus) bool) error {
 // held returns what holds the hosts back while none is being updated: a pause, the maintenance window or a gate. It
 // returns nil if nothing does.
 func (s summary) held() error {
-	if s.hold() == "" || slices.ContainsFunc(s.hosts, func(h hostStatus) bool { return h.isInUpdate }) {
+	if s.hold() == "" || slices.ContainsFunc(s.hosts, func(h HostStatus) bool { return h.IsInUpdate }) {
 		return nil
 	}
 	return cli.ActionRequired(errors.New(s.String()))
 }
 
-// hostStatus is the state of a host of a pool, as it is printed as JSON.
-type hostStatus struct {
+// HostStatus is the state of a host of a pool, as it is printed as JSON.
+type HostStatus struct {
 	PoolbootConfig string `json:"poolbootConfig"`
 	// Host is the BareMetalHost, or the host that enrolled.
 	Host string `json:"host"`
@@ -244,7 +250,11 @@ type hostStatus struct {
 	// Agent is the version of the agent that the host runs, or "" without one.
 	Agent string `json:"agent"`
 
-	isUpdated, isWrong, isAway, isInUpdate bool
+	// IsWrong means that a user must act.
+	IsUpdated  bool `json:"-"`
+	IsWrong    bool `json:"-"`
+	IsInUpdate bool `json:"-"`
+	isAway     bool
 	// isDrainLate is true while the Node is drained for longer than the pool's drainTimeoutSeconds.
 	isDrainLate bool
 	// told is the revision that the host was told to have. isUnanswered is true until its agent answers.
@@ -253,8 +263,8 @@ type hostStatus struct {
 }
 
 // newHostStatus returns the state of a host of a pool.
-func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) hostStatus {
-	h := hostStatus{PoolbootConfig: config.Name, Node: config.Status.NodeRef.Name, Current: config.Status.Boot.ServedConfiguration.Name, Desired: p.Status.Configuration.Name,
+func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) HostStatus {
+	h := HostStatus{PoolbootConfig: config.Name, Node: config.Status.NodeRef.Name, Current: config.Status.Boot.ServedConfiguration.Name, Desired: p.Status.Configuration.Name,
 		Agent: config.Status.Update.AgentVersion, told: config.Status.Update.DesiredRevision, isUnanswered: config.Status.Update.UnansweredTime != nil}
 	switch {
 	case config.Status.HostRef.IsDefined():
@@ -267,13 +277,13 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 		h.State, h.Since, h.Message = c.Reason, ptr.Deref(config.Status.Update.StateTime, c.LastTransitionTime).Time, rollout.Resolve(c.Message, p)
 		// What failed with an earlier config can work with this one.
 		isEarlier := slices.Contains([]string{bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason}, c.Reason) && config.Status.Update.Desired.Name != h.Desired
-		h.isWrong = outlook.IsWrong(c) && !isEarlier
-		h.isUpdated = hasConfig && (c.Status == metav1.ConditionTrue || c.Reason == bootstrapv1.NoAgentReason)
+		h.IsWrong = outlook.IsWrong(c) && !isEarlier
+		h.IsUpdated = hasConfig && (c.Status == metav1.ConditionTrue || c.Reason == bootstrapv1.NoAgentReason)
 		if c.Reason == bootstrapv1.NoAgentReason {
-			h.isWrong = !hasConfig
+			h.IsWrong = !hasConfig
 		}
-		if force := config.Annotations[bootstrapv1.ForceUpdateAnnotation]; h.isWrong && force != "" && force != config.Status.Update.Force {
-			h.isWrong, h.Since = false, time.Time{}
+		if force := config.Annotations[bootstrapv1.ForceUpdateAnnotation]; h.IsWrong && force != "" && force != config.Status.Update.Force {
+			h.IsWrong, h.Since = false, time.Time{}
 			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to apply its configuration again: %s", h.Node, c.Message)
 		}
 		// The manager has not yet seen what the pool hands out now.
@@ -282,60 +292,60 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to run %s", h.Node, h.Desired)
 		}
 	}
-	h.isInUpdate = config.Status.Update.Stage != "" || slices.Contains(
+	h.IsInUpdate = config.Status.Update.Stage != "" || slices.Contains(
 		[]string{bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateVerifyingReason}, h.State)
-	if began := config.Status.Update.StageTime; began != nil && h.isInUpdate {
+	if began := config.Status.Update.StageTime; began != nil && h.IsInUpdate {
 		h.Since = began.Time
 		h.isDrainLate = h.State == bootstrapv1.UpdateDrainingReason && time.Since(began.Time) > time.Duration(p.Spec.Updates.DrainTimeout())*time.Second
 	}
 	h.addNode(p, config)
-	h.isAway = h.isInUpdate || !record.IsNodeInPool(config)
+	h.isAway = h.IsInUpdate || !record.IsNodeInPool(config)
 	return h
 }
 
 // addNode replaces the state of a host by what is wrong with its Node, unless its update failed. A Node can be not
 // Ready in an update for as long as a stage can last, and while Cluster API works on its Machine.
-func (h *hostStatus) addNode(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) {
+func (h *HostStatus) addNode(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) {
 	update := &config.Status.Update
 	isOverdue := rollout.IsInterrupted(config) && rollout.StageLeft(config, rollout.StageDeadline(p), time.Now()) == 0
-	if h.isWrong = h.isWrong || isOverdue; h.isWrong {
+	if h.IsWrong = h.IsWrong || isOverdue; h.IsWrong {
 		return
 	}
 	isExpected := update.Stage != "" || update.UnavailableReason == bootstrapv1.UnavailableMachineChanging
 	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.NodeInPoolCondition} {
 		if c := conditions.Get(config, kind); outlook.IsWrong(c) && (outlook.Of(c.Reason) == outlook.NeedsPerson || !isExpected) {
 			h.State, h.Since, h.Message = c.Reason, c.LastTransitionTime.Time, c.Message
-			h.isWrong, h.isUpdated = true, false
+			h.IsWrong, h.IsUpdated = true, false
 		}
 	}
 }
 
 // runsDesired reports whether the host runs what its pool hands out.
-func (h hostStatus) runsDesired() bool { return h.Current != "" && h.Current == h.Desired }
+func (h HostStatus) runsDesired() bool { return h.Current != "" && h.Current == h.Desired }
 
 // isSame reports whether everything that is printed of a host is the same.
-func (h hostStatus) isSame(other hostStatus) bool {
+func (h HostStatus) isSame(other HostStatus) bool {
 	isSameTime := h.Since.Equal(other.Since)
-	for _, of := range []*hostStatus{&h, &other} {
-		of.Since, of.told, of.isAway, of.isInUpdate, of.isUnanswered = time.Time{}, "", false, false, false
+	for _, of := range []*HostStatus{&h, &other} {
+		of.Since, of.told, of.isAway, of.IsInUpdate, of.isUnanswered = time.Time{}, "", false, false, false
 	}
 	return isSameTime && h == other
 }
 
 // newHostStatuses returns the states of the hosts of a pool, by Node.
-func newHostStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) []hostStatus {
-	hosts := []hostStatus{}
+func newHostStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) []HostStatus {
+	hosts := []HostStatus{}
 	for i := range configs {
 		hosts = append(hosts, newHostStatus(p, &configs[i]))
 	}
-	slices.SortFunc(hosts, func(a, b hostStatus) int {
+	slices.SortFunc(hosts, func(a, b HostStatus) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.PoolbootConfig, b.PoolbootConfig))
 	})
 	return hosts
 }
 
 // newBlockedStatuses returns the states of the hosts of a pool that do not boot until a person acts.
-func newBlockedStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) (hosts []hostStatus) {
+func newBlockedStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) (hosts []HostStatus) {
 	for i := range configs {
 		c := &configs[i]
 		why := outlook.FindNeedsPerson(c)
@@ -343,7 +353,7 @@ func newBlockedStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.Poolb
 			continue
 		}
 		h := newHostStatus(p, c)
-		h.State, h.Since, h.Message, h.isWrong = why.Reason, why.LastTransitionTime.Time, why.Message, true
+		h.State, h.Since, h.Message, h.IsWrong = why.Reason, why.LastTransitionTime.Time, why.Message, true
 		hosts = append(hosts, h)
 	}
 	return hosts
@@ -354,11 +364,11 @@ const maxOthers = 3
 
 // nameOthers adds to the messages of hosts that wait for others which these are. It isn't in their conditions, which
 // would have to be written again each time.
-func nameOthers(hosts []hostStatus) {
+func nameOthers(hosts []HostStatus) {
 	const others = "other hosts of the pool"
 	var names []string
 	for _, h := range hosts {
-		if h.isAway || h.isWrong {
+		if h.isAway || h.IsWrong {
 			names = append(names, cmp.Or(h.Node, h.PoolbootConfig))
 		}
 	}
@@ -374,7 +384,7 @@ func nameOthers(hosts []hostStatus) {
 }
 
 // printHosts prints hosts in a table, which has the versions of agents if it is wide, and the time if they are watched.
-func printHosts(table *cli.Table, hosts []hostStatus, isWatch bool) error {
+func printHosts(table *cli.Table, hosts []HostStatus, isWatch bool) error {
 	table.Header = []string{"HOST", "NODE", "STATE", "CURRENT", "DESIRED", "SINCE", "MESSAGE"}
 	if table.Wide {
 		table.Header = slices.Insert(table.Header, 6, "AGENT")
