@@ -105,10 +105,18 @@ test: build-tests ## Run all tests: units (with the race detector), envtest with
 
 # go list -export compiles everything, and links nothing.
 .PHONY: build-tests
-build-tests: binaries ## Build the real parts, and compile all tests.
+build-tests: binaries browser ## Build the real parts, and compile all tests.
 	@$(PROGRESS) "build the tests" "see the compiler's message above" go list -test -deps -export ./...
 	@$(PROGRESS) "build the tests with the race detector" "see the compiler's message above" \
 		env CGO_ENABLED=1 go list -race -test -deps -export $$($(RACE))
+
+.PHONY: browser
+browser: ## Install Chromium, in which tests open the page of kubectl poolboot report.
+	@$(PROGRESS) "install Chromium (once)" "$(APT_REMEDY)" hack/native-packages.sh --no-install-recommends chromium
+
+.PHONY: picture
+picture: browser ## Take the picture of the report in the documentation.
+	UPDATE_PICTURE=1 go test -count 1 ./cmd/kubectl-poolboot/internal/report
 
 .PHONY: help
 help: ## List the targets.

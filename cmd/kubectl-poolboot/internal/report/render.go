@@ -1,0 +1,36 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"html/template"
+	texttemplate "text/template"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+)
+
+var (
+	//go:embed page.html
+	pageHTML string
+	//go:embed page.css
+	pageCSS string
+)
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"short": cli.ShortenNames, "css": style}).Parse(pageHTML))
+
+// style returns the style sheet, with the colors of the charts.
+func style() (template.CSS, error) {
+	var out bytes.Buffer
+	sheet, err := texttemplate.New("css").Parse(pageCSS)
+	if err == nil {
+		err = sheet.Execute(&out, colors)
+	}
+	return template.CSS(out.String()), err
+}
+
+func render(p *page, watch bool) ([]byte, error) {
+	p.Watch = watch
+	var out bytes.Buffer
+	err := pageTemplate.Execute(&out, p)
+	return out.Bytes(), err
+}

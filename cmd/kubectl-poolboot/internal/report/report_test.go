@@ -1,0 +1,191 @@
+package report
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/net/html"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+// elements returns the names of the elements of a page and of their attributes.
+func elements(page string) map[string]bool {
+	GinkgoHelper()
+	document, err := html.Parse(strings.NewReader(page))
+	Expect(err).NotTo(HaveOccurred())
+	found := map[string]bool{}
+	for n := range document.Descendants() {
+		if n.Type == html.ElementNode {
+			found[n.Data] = true
+			for _, a := range n.Attr {
+				found[a.Key] = true
+			}
+		}
+	}
+	return found
+}
+
+// rowsOf returns the rows of the tables in a section, each as one text.
+func rowsOf(page, section string) (rows []string) {
+	GinkgoHelper()
+	document, err := html.Parse(strings.NewReader(page))
+	Expect(err).NotTo(HaveOccurred())
+	var text func(n *html.Node) string
+	text = func(n *html.Node) (all string) {
+		if n.Type == html.TextNode {
+			return n.Data
+		}
+		for c := range n.ChildNodes() {
+			all += text(c) + " "
+		}
+		return all
+	}
+	for n := range document.Descendants() {
+		if n.Data == "section" && len(n.Attr) > 0 && n.Attr[0].Val == section {
+			for c := range n.Descendants() {
+				if c.Type == html.ElementNode && (c.Data == "tr" || c.Data == "p" || c.Data == "summary" || c.Data == "li") {
+					rows = append(rows, strings.Join(strings.Fields(text(c)), " "))
+				}
+			}
+		}
+	}
+	return rows
+}
+
+var _ = Describe("report", func() {
+	It("shows the pools, hosts that need a person, failure domains, configs, drift and what expires", func() {
+		page := report(newFleet(9, "infra", "worker"), "-A")
+		Expect(page).To(ContainSubstring("<h1>Poolboot: all namespaces</h1>"))
+		Expect(rowsOf(page, "pools")).To(ContainElement(HavePrefix("infra edge/infra-1 infra@1761d995 5/8 1 1 PoolbootConfig edge/infra-0003-config: Degraded: ")))
+		Expect(rowsOf(page, "failed")).To(ContainElement(SatisfyAll(HavePrefix("rack3-u03 infra Degraded "),
+			HaveSuffix("the update of Node infra-0003 to infra@1761d995 failed and was undone: the kubelet was not Ready within 10m: "+
+				"see journalctl -u kubelet.service on the host, and correct the MachineConfigs"))))
+		Expect(rowsOf(page, "hosts")).To(ContainElements("rack-1 : 1 updated, 1 being updated",
+			MatchRegexp(`^rack1-u05 infra-0005 Rebooting 4m\w* infra@6db67f47 infra@1761d995 Node infra-0005 reboots`), HavePrefix("rack0-u08 Preparing ")))
+		Expect(rowsOf(page, "configs")).To(ContainElement("infra@1761d995 infra 5 infra, rack-0: 2; infra, rack-1: 1; infra, rack-2: 1; infra, rack-3: 1"))
+		Expect(rowsOf(page, "drift")).To(ContainElement("rack3-u07 infra /etc/motd: Content; /etc/chrony.conf: Missing"))
+		Expect(rowsOf(page, "expirations")).To(ContainElements(HavePrefix("Token of Enrollment edge/site in 2d"),
+			HavePrefix("Join credential of PoolbootConfig edge/infra-0008-config in 59m"), HavePrefix("Certificates of the control plane on Machine edge/control-plane-0 in 299d")))
+		Expect(rowsOf(page, "boots")).To(ContainElement(HavePrefix("rack0-u08 1 0 ")), "the values of the chart")
+	})
+
+	It("shows names, labels and messages with HTML as text", func() {
+		const evil = `</title></style></svg><script>alert(1)</script><img src=x onerror=alert(1)>"'`
+		config, node := newHost("infra", 3, time.Now())
+		config.Status.HostRef.Name, config.Status.Update.Desired.Name = evil, evil
+		for i := range config.Status.Conditions {
+			config.Status.Conditions[i].Message = evil
+		}
+		pool := newPool("infra")
+		pool.Spec.ClusterName, pool.Status.Configuration.Name = "infra-1", evil
+		node.Labels[rackLabel] = evil
+		to := &clitest.FakeConnection{WithWatch: clitest.NewFakeClientBuilder(pool, config).Build(), Own: clitest.NewFakeClientBuilder(node).Build()}
+		page := report(to)
+		Expect(strings.Count(page, "&lt;script&gt;")).To(BeNumerically(">", 5))
+		Expect(elements(page)).To(SatisfyAll(HaveKey("svg"), Not(HaveKey("script")), Not(HaveKey("img")), Not(HaveKey("onerror"))))
+		Expect(rowsOf(page, "failed")).To(ContainElement(ContainSubstring(evil)))
+	})
+
+	It("says what can't be read, and shows the rest", func() {
+		to := newFleet(9, "infra")
+		to.Own = nil // the Secret of the kubeconfig may not be read
+		to.WithWatch = interceptor.NewClient(to.WithWatch, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, is := list.(*poolv1.EnrollmentList); is {
+				return errors.New("enrollments is forbidden")
+			}
+			return c.List(ctx, list, opts...)
+		}})
+		page := report(to)
+		Expect(rowsOf(page, "unread")).To(ContainElements("list Enrollments: enrollments is forbidden",
+			"the Nodes of Cluster edge/infra-1, so drift and labels of Nodes are missing: secrets is forbidden"))
+		Expect(rowsOf(page, "hosts")).To(ContainElement("no failure domain : 5 updated, 1 being updated, 1 waiting for an update, 1 booting, 1 needs you to act"))
+	})
+
+	It("shows pools without hosts, hosts without a Node and hosts without a pool", func() {
+		lost, _ := newHost("infra", 0, time.Now())
+		lost.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.NodeMissingReason, Message: "its Node does not exist"}}
+		none, _ := newHost("gpu", 8, time.Now())
+		to := &clitest.FakeConnection{WithWatch: clitest.NewFakeClientBuilder(newPool("infra"), newPool("worker"), lost, none).Build(), Own: clitest.NewFakeClientBuilder().Build()}
+		page := report(to)
+		Expect(rowsOf(page, "hosts")).To(ContainElements("The pool has no hosts.", HavePrefix("rack0-u08 Preparing")))
+		Expect(rowsOf(page, "failed")).To(ContainElement(SatisfyAll(HavePrefix("rack0-u00 infra NodeMissing"), HaveSuffix("its Node does not exist"))))
+
+		empty := &clitest.FakeConnection{WithWatch: clitest.NewFakeClientBuilder().Build()}
+		Expect(rowsOf(report(empty), "pools")).To(Equal([]string{"There are no pools."}))
+	})
+
+	It("has at most 5 MB for 5,000 hosts", func() {
+		for _, perPool := range []int{100, 5000} {
+			var roles []string
+			for i := range 5000 / perPool {
+				roles = append(roles, fmt.Sprintf("pool-%d", i))
+			}
+			to := newFleet(perPool, roles...)
+			start := time.Now()
+			page := report(to)
+			AddReportEntry(fmt.Sprintf("%d pools", len(roles)), fmt.Sprintf("%.1f MB in %s", float64(len(page))/1e6, time.Since(start)), ReportEntryVisibilityAlways)
+			Expect(len(page)).To(BeNumerically("<", 5_000_000))
+		}
+	})
+
+	Describe("--watch", func() {
+		It("serves the page on loopback, only under its own name, until it is interrupted", func(ctx SpecContext) {
+			ctx2, interrupt := context.WithCancel(ctx)
+			out, terminal := io.Pipe()
+			cmd := New(genericiooptions.IOStreams{Out: terminal, ErrOut: GinkgoWriter}, newFleet(2, "infra"))
+			cmd.SetArgs([]string{"--watch"})
+			done := make(chan error, 1)
+			go func() { done <- cmd.ExecuteContext(ctx2) }()
+			line, err := bufio.NewReader(out).ReadString('\n')
+			Expect(err).NotTo(HaveOccurred())
+			Expect(line).To(MatchRegexp(`^The report is at http://127\.0\.0\.1:\d+/ until you interrupt this command\.\n$`))
+			url := strings.Fields(line)[4]
+			get := func(path, host string) (int, string) {
+				request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+path, nil)
+				Expect(err).NotTo(HaveOccurred())
+				request.Host = host
+				response, err := http.DefaultClient.Do(request)
+				Expect(err).NotTo(HaveOccurred())
+				defer response.Body.Close()
+				body, err := io.ReadAll(response.Body)
+				Expect(err).NotTo(HaveOccurred())
+				return response.StatusCode, string(body)
+			}
+			code, page := get("", "localhost:8000")
+			Expect(code).To(Equal(http.StatusOK))
+			Expect(page).To(SatisfyAll(ContainSubstring(`<script src="watch.js"`), ContainSubstring("script-src 'self'; connect-src 'self'")))
+			_, script := get("watch.js", "127.0.0.1")
+			Expect(script).To(ContainSubstring("fetch"))
+			code, page = get("", "rebound.example.com")
+			Expect(code).To(Equal(http.StatusForbidden))
+			Expect(page).NotTo(ContainSubstring("infra"))
+			interrupt()
+			Eventually(done).Should(Receive(BeNil()))
+		})
+
+		It("says what to do if its port is taken, and refuses --port without it", func() {
+			taken, err := net.Listen("tcp", "127.0.0.1:0")
+			Expect(err).NotTo(HaveOccurred())
+			defer taken.Close()
+			_, port, _ := net.SplitHostPort(taken.Addr().String())
+			clitest.ExpectError(clitest.RunOn(newFleet(1, "infra"), New, "report", "--watch", "--port", port), 1, "--port "+port, "address already in use: set another port")
+			clitest.ExpectError(clitest.RunOn(newFleet(1, "infra"), New, "report", "--port", port), 1, "--port needs --watch: set both, or leave out --port")
+		})
+	})
+})
