@@ -80,8 +80,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	AddReportEntry("management cluster", time.Since(start))
 }, NodeTimeout(10*time.Minute))
 
-// buildPrevious builds the release to upgrade from in a folder, from the last tag of a release or else an earlier commit.
-// A clone without its history has only this commit.
+// buildPrevious builds the release to upgrade from in a folder, from the last tag of a release or else an earlier
+// commit. A clone without its history has only this commit.
 func buildPrevious(ctx context.Context, dir string) error {
 	source := upgradable
 	if tag, err := exec.CommandContext(ctx, "git", "-C", sourcetree.Path(), "describe", "--tags", "--abbrev=0", "--match=v*").Output(); err == nil {

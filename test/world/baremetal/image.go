@@ -138,8 +138,8 @@ func (h *Host) ReplaceDisk(ctx context.Context, size int64) error {
 // disk is the directory with the host's disk.
 func (h *Host) disk() string { return filepath.Join(h.options.Dir, "disk") }
 
-// programList returns the programs of the host's image and its folders, a line for each: its path on this machine and on the host. The
-// program that changes kernel arguments is that of the image of this repository.
+// programList returns the programs of the host's image and its folders, a line for each: its path on this machine and
+// on the host. The program that changes kernel arguments is that of the image of this repository.
 func (h *Host) programList() string {
 	lines := []string{sourcetree.Path("hack", "image", "dracut", "31poolboot-grub", "ignition-kargs-helper.sh") + " /usr/sbin/ignition-kargs-helper"}
 	for _, image := range h.image.parts() {

@@ -46,8 +46,8 @@ type Options struct {
 	Hardware metal3.Hardware
 	// Address is the IP address of the servers that hosts of Hardware connect to. Default: 127.0.0.1.
 	Address string
-	// Installed is an optional management cluster in which Cluster API and Poolboot run as Pods, with the kinds of Metal3.
-	// The site starts none of them, and stops only what it starts.
+	// Installed is an optional management cluster in which Cluster API and Poolboot run as Pods, with the kinds of
+	// Metal3. The site starts none of them, and stops only what it starts.
 	Installed *management.Cluster
 	// Neighbor is an optional site whose workload cluster and hosts this site also uses, with its own management
 	// cluster.
