@@ -187,7 +187,7 @@ func (c *Cluster) waitForNode(ctx context.Context, host *baremetal.Host) error {
 		}
 		var node *corev1.Node
 		if node, last = c.clients.CoreV1().Nodes().Get(ctx, host.Name(), metav1.GetOptions{}); last != nil {
-			return false, nil
+			return false, nil //nolint:nilerr // it is tried again
 		}
 		last = errors.New("it is not ready")
 		if !util.IsNodeReady(node) || node.Spec.PodCIDR == "" {
@@ -201,7 +201,7 @@ func (c *Cluster) waitForNode(ctx context.Context, host *baremetal.Host) error {
 	})
 	if err != nil {
 		console, _ := host.Console()
-		return fmt.Errorf("Node %s: %w; last error: %w\n%s", host.Name(), err, last, console)
+		return fmt.Errorf("the Node %s: %w; last error: %w\n%s", host.Name(), err, last, console)
 	}
 	return nil
 }
