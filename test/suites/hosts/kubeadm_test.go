@@ -1,7 +1,6 @@
 package hosts_test
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -23,17 +22,6 @@ import (
 
 const joinToken = "abcdef.0123456789abcdef"
 
-const joinConfiguration = `apiVersion: kubeadm.k8s.io/v1beta4
-kind: JoinConfiguration
-discovery:
-  bootstrapToken: {token: %q, apiServerEndpoint: %q, unsafeSkipCAVerification: true}
-nodeRegistration:
-  # This check is about the kernel of the machine, which hosts share.
-  ignorePreflightErrors: [SystemVerification]
-  # The settings for a shared machine are in a drop-in.
-  kubeletExtraArgs: [{name: config-dir, value: /etc/kubernetes/kubelet.conf.d}]
-`
-
 var _ = Describe("A host in namespaces", func() {
 	It("joins a cluster completely with kubeadm, and the kubelet unit of the image starts", func(ctx SpecContext) {
 		rack := newRack(ctx)
@@ -43,7 +31,7 @@ var _ = Describe("A host in namespaces", func() {
 		Expect(kubeadm.Init(ctx, cluster, joinToken)).To(Succeed())
 
 		h := newHost(rack, "kubeadm-0", baremetal.KubeadmImage, map[string]any{
-			"storage": files(file("/etc/kubernetes/join.yaml", 0o600, fmt.Sprintf(joinConfiguration, joinToken, cluster.Endpoint))),
+			"storage": files(file("/etc/kubernetes/join.yaml", 0o600, string(kubeadm.JoinConfiguration(cluster, joinToken)))),
 			"systemd": units(
 				map[string]any{"name": "kubelet.service", "enabled": true},
 				unit("join.service",

@@ -55,3 +55,19 @@ func Init(ctx context.Context, cluster *controlplane.ControlPlane, token string)
 	}
 	return nil
 }
+
+const joinConfiguration = `apiVersion: kubeadm.k8s.io/v1beta4
+kind: JoinConfiguration
+discovery:
+  bootstrapToken: {token: %q, apiServerEndpoint: %q, unsafeSkipCAVerification: true}
+nodeRegistration:
+  # This check is about the kernel of the machine, which hosts share.
+  ignorePreflightErrors: [SystemVerification]
+  # The settings for a shared machine are in a drop-in.
+  kubeletExtraArgs: [{name: config-dir, value: /etc/kubernetes/kubelet.conf.d}]
+`
+
+// JoinConfiguration returns the configuration of kubeadm join for a host of package baremetal, with a token of Init.
+func JoinConfiguration(cluster *controlplane.ControlPlane, token string) []byte {
+	return fmt.Appendf(nil, joinConfiguration, token, cluster.Endpoint)
+}

@@ -4,28 +4,18 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/kubeadm"
 )
 
 const (
 	joinToken  = "abcdef.0123456789abcdef"
 	kubeRouter = "system:kube-router"
 )
-
-const joinConfiguration = `apiVersion: kubeadm.k8s.io/v1beta4
-kind: JoinConfiguration
-discovery:
-  bootstrapToken: {token: %q, apiServerEndpoint: %q, unsafeSkipCAVerification: true}
-nodeRegistration:
-  # This check is about the kernel of the machine, which hosts share.
-  ignorePreflightErrors: [SystemVerification]
-  # The settings for a shared machine are in a drop-in.
-  kubeletExtraArgs: [{name: config-dir, value: /etc/kubernetes/kubelet.conf.d}]
-`
 
 const joinUnit = `[Unit]
 After=containerd.service network-online.target
@@ -58,7 +48,7 @@ func (c *Cluster) userData() ([]byte, error) {
 		"storage": object{"files": []object{
 			file("/etc/kubernetes/kube-proxy.conf", proxy),
 			file("/etc/kubernetes/kube-router.conf", router),
-			file("/etc/kubernetes/join.yaml", fmt.Appendf(nil, joinConfiguration, joinToken, c.Endpoint)),
+			file("/etc/kubernetes/join.yaml", kubeadm.JoinConfiguration(c.ControlPlane, joinToken)),
 		}},
 		"systemd": object{"units": []object{
 			{"name": "kubelet.service", "enabled": true},
