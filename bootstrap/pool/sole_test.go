@@ -66,7 +66,7 @@ var _ = Describe("No other code decides", func() {
 			"controllers/machineconfigpool/",                                        // which Machines are recorded in a pool, and which are concerned by it
 			"cmd/kubectl-poolboot/internal/diff/pools.go",                           // the same
 			"cmd/kubectl-poolboot/internal/rollout/fleet.go",                        // the same
-			"cmd/kubectl-poolboot/internal/rollout/status.go",                       // the same
+			"cmd/kubectl-poolboot/internal/rollout/host_status.go",                  // the same
 			"cmd/kubectl-poolboot/internal/input/objects.go",                        // whether a file gives a role at all
 			"controllers/internal/workload/management.go",                           // which pools are concerned by an event of a host
 			"controllers/host/boot/pool.go", "controllers/internal/update/slots.go", // whether the recorded pool is still the pool

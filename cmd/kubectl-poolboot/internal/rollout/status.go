@@ -6,20 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -231,180 +226,4 @@ func (s summary) held() error {
 		return nil
 	}
 	return cli.ActionRequired(errors.New(s.String()))
-}
-
-// HostStatus is the state of a host of a pool, as it is printed as JSON.
-type HostStatus struct {
-	PoolbootConfig string `json:"poolbootConfig"`
-	// Host is the BareMetalHost, or the host that enrolled.
-	Host string `json:"host"`
-	Node string `json:"node"`
-	// State is the reason of the condition Updated, and Message its message. They are empty if the condition does not
-	// exist yet. Since is when the stage of the update began, or else when the state began, zero if that is not known.
-	State   string    `json:"state"`
-	Since   time.Time `json:"since,omitzero"`
-	Message string    `json:"message"`
-	// Current is the rendered config that the host runs, and Desired the one that its pool hands out.
-	Current string `json:"current"`
-	Desired string `json:"desired"`
-	// Agent is the version of the agent that the host runs, or "" without one.
-	Agent string `json:"agent"`
-
-	// IsWrong means that a user must act.
-	IsUpdated  bool `json:"-"`
-	IsWrong    bool `json:"-"`
-	IsInUpdate bool `json:"-"`
-	isAway     bool
-	// isDrainLate is true while the Node is drained for longer than the pool's drainTimeoutSeconds.
-	isDrainLate bool
-	// told is the revision that the host was told to have. isUnanswered is true until its agent answers.
-	told         string
-	isUnanswered bool
-}
-
-// newHostStatus returns the state of a host of a pool.
-func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) HostStatus {
-	h := HostStatus{PoolbootConfig: config.Name, Node: config.Status.NodeRef.Name, Current: config.Status.Boot.ServedConfiguration.Name, Desired: p.Status.Configuration.Name,
-		Agent: config.Status.Update.AgentVersion, told: config.Status.Update.DesiredRevision, isUnanswered: config.Status.Update.UnansweredTime != nil}
-	switch {
-	case config.Status.HostRef.IsDefined():
-		h.Host = config.Status.HostRef.Name
-	case record.IsMachineless(config):
-		h.Host = config.Spec.Host.NodeName
-	}
-	hasConfig := h.runsDesired()
-	if c := conditions.Get(config, bootstrapv1.UpdatedCondition); c != nil {
-		h.State, h.Since, h.Message = c.Reason, ptr.Deref(config.Status.Update.StateTime, c.LastTransitionTime).Time, rollout.Resolve(c.Message, p)
-		// What failed with an earlier config can work with this one.
-		isEarlier := slices.Contains([]string{bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason}, c.Reason) && config.Status.Update.Desired.Name != h.Desired
-		h.IsWrong = outlook.IsWrong(c) && !isEarlier
-		h.IsUpdated = hasConfig && (c.Status == metav1.ConditionTrue || c.Reason == bootstrapv1.NoAgentReason)
-		if c.Reason == bootstrapv1.NoAgentReason {
-			h.IsWrong = !hasConfig
-		}
-		if force := config.Annotations[bootstrapv1.ForceUpdateAnnotation]; h.IsWrong && force != "" && force != config.Status.Update.Force {
-			h.IsWrong, h.Since = false, time.Time{}
-			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to apply its configuration again: %s", h.Node, c.Message)
-		}
-		// The manager has not yet seen what the pool hands out now.
-		if c.Status == metav1.ConditionTrue && !hasConfig {
-			h.Since = time.Time{}
-			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to run %s", h.Node, h.Desired)
-		}
-	}
-	h.IsInUpdate = config.Status.Update.Stage != "" || slices.Contains(
-		[]string{bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateVerifyingReason}, h.State)
-	if began := config.Status.Update.StageTime; began != nil && h.IsInUpdate {
-		h.Since = began.Time
-		h.isDrainLate = h.State == bootstrapv1.UpdateDrainingReason && time.Since(began.Time) > time.Duration(p.Spec.Updates.DrainTimeout())*time.Second
-	}
-	h.addNode(p, config)
-	h.isAway = h.IsInUpdate || !record.IsNodeInPool(config)
-	return h
-}
-
-// addNode replaces the state of a host by what is wrong with its Node, unless its update failed. A Node can be not
-// Ready in an update for as long as a stage can last, and while Cluster API works on its Machine.
-func (h *HostStatus) addNode(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) {
-	update := &config.Status.Update
-	isOverdue := rollout.IsInterrupted(config) && rollout.StageLeft(config, rollout.StageDeadline(p), time.Now()) == 0
-	if h.IsWrong = h.IsWrong || isOverdue; h.IsWrong {
-		return
-	}
-	isExpected := update.Stage != "" || update.UnavailableReason == bootstrapv1.UnavailableMachineChanging
-	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.NodeInPoolCondition} {
-		if c := conditions.Get(config, kind); outlook.IsWrong(c) && (outlook.Of(c.Reason) == outlook.NeedsPerson || !isExpected) {
-			h.State, h.Since, h.Message = c.Reason, c.LastTransitionTime.Time, c.Message
-			h.IsWrong, h.IsUpdated = true, false
-		}
-	}
-}
-
-// runsDesired reports whether the host runs what its pool hands out.
-func (h HostStatus) runsDesired() bool { return h.Current != "" && h.Current == h.Desired }
-
-// isSame reports whether everything that is printed of a host is the same.
-func (h HostStatus) isSame(other HostStatus) bool {
-	isSameTime := h.Since.Equal(other.Since)
-	for _, of := range []*HostStatus{&h, &other} {
-		of.Since, of.told, of.isAway, of.IsInUpdate, of.isUnanswered = time.Time{}, "", false, false, false
-	}
-	return isSameTime && h == other
-}
-
-// newHostStatuses returns the states of the hosts of a pool, by Node.
-func newHostStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) []HostStatus {
-	hosts := []HostStatus{}
-	for i := range configs {
-		hosts = append(hosts, newHostStatus(p, &configs[i]))
-	}
-	slices.SortFunc(hosts, func(a, b HostStatus) int {
-		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.PoolbootConfig, b.PoolbootConfig))
-	})
-	return hosts
-}
-
-// newBlockedStatuses returns the states of the hosts of a pool that do not boot until a person acts.
-func newBlockedStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) (hosts []HostStatus) {
-	for i := range configs {
-		c := &configs[i]
-		why := outlook.FindNeedsPerson(c)
-		if why == nil || record.HasJoined(c) || !c.DeletionTimestamp.IsZero() || c.Status.PoolRole != p.Spec.PoolRole {
-			continue
-		}
-		h := newHostStatus(p, c)
-		h.State, h.Since, h.Message, h.IsWrong = why.Reason, why.LastTransitionTime.Time, why.Message, true
-		hosts = append(hosts, h)
-	}
-	return hosts
-}
-
-// maxOthers is how many of the hosts are named for which another one waits.
-const maxOthers = 3
-
-// nameOthers adds to the messages of hosts that wait for others which these are. It isn't in their conditions, which
-// would have to be written again each time.
-func nameOthers(hosts []HostStatus) {
-	const others = "other hosts of the pool"
-	var names []string
-	for _, h := range hosts {
-		if h.isAway || h.IsWrong {
-			names = append(names, cmp.Or(h.Node, h.PoolbootConfig))
-		}
-	}
-	if len(names) == 0 {
-		return
-	}
-	text := listFirst(names, maxOthers)
-	for i := range hosts {
-		if hosts[i].State == bootstrapv1.UpdateWaitingReason {
-			hosts[i].Message = strings.Replace(hosts[i].Message, others, others+" ("+text+")", 1)
-		}
-	}
-}
-
-// printHosts prints hosts in a table, which has the versions of agents if it is wide, and the time if they are watched.
-func printHosts(table *cli.Table, hosts []HostStatus, isWatch bool) error {
-	table.Header = []string{"HOST", "NODE", "STATE", "CURRENT", "DESIRED", "SINCE", "MESSAGE"}
-	if table.Wide {
-		table.Header = slices.Insert(table.Header, 6, "AGENT")
-	}
-	if isWatch {
-		table.Header = slices.Insert(table.Header, 0, "TIME")
-	}
-	rows := make([][]string, len(hosts))
-	for i, h := range hosts {
-		since := ""
-		if !h.Since.IsZero() {
-			since = duration.HumanDuration(time.Since(h.Since))
-		}
-		rows[i] = []string{cmp.Or(h.Host, h.PoolbootConfig), h.Node, h.State, h.Current, h.Desired, since, h.Message}
-		if table.Wide {
-			rows[i] = slices.Insert(rows[i], 6, h.Agent)
-		}
-		if isWatch {
-			rows[i] = slices.Insert(rows[i], 0, time.Now().Format(time.TimeOnly))
-		}
-	}
-	return table.Print(rows...)
 }
