@@ -34,7 +34,7 @@ var _ = Describe("The record of an update", func() {
 	}
 	stage := func(ctx SpecContext, w *world) bootstrapv1.UpdateStage { return w.config(ctx, 0).Status.Update.Stage }
 
-	It("is written once when the update begins, once when it ends, and not in between if that takes seconds", func(ctx SpecContext) {
+	It("is written when the update begins, when the host is drained or reboots, when it ends, and not in between if that takes seconds", func(ctx SpecContext) {
 		w, patches := begin(ctx)
 		Expect(stage(ctx, w)).To(Equal(bootstrapv1.UpdateStarting))
 		Expect(w.told(ctx)).To(Equal([]int{0}))
@@ -42,6 +42,10 @@ var _ = Describe("The record of an update", func() {
 		for _, state := range []agentv1.State{agentv1.Draining, agentv1.Applying, agentv1.Rebooting, agentv1.Verifying} {
 			w.reports(ctx, 0, state, revision, "")
 			w.settle(ctx)
+			if state == agentv1.Draining || state == agentv1.Rebooting {
+				Expect(stage(ctx, w)).To(Equal(bootstrapv1.UpdateStage(state)))
+				Expect(conditions.GetReason(w.config(ctx, 0), bootstrapv1.UpdatedCondition)).To(Equal(string(state)))
+			}
 		}
 		w.changeNode(ctx, 0, func(node *corev1.Node) { setReady(node, false) })
 		w.settle(ctx)
@@ -49,18 +53,27 @@ var _ = Describe("The record of an update", func() {
 		w.complete(ctx, 0)
 		w.settle(ctx)
 		Expect(conditions.IsTrue(w.config(ctx, 0), bootstrapv1.UpdatedCondition)).To(BeTrue())
-		Expect(*patches).To(Equal(2))
+		Expect(*patches).To(Equal(4))
 	})
 
 	It("shows a stage that lasts", func(ctx SpecContext) {
 		w, _ := begin(ctx)
-		w.reports(ctx, 0, agentv1.Rebooting, revision, "")
+		w.reports(ctx, 0, agentv1.Applying, revision, "")
 		result, err := w.reconcileHost(ctx, 0)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", progressInterval)))
 		w.passed += progressInterval
 		w.settle(ctx)
-		Expect(stage(ctx, w)).To(Equal(bootstrapv1.UpdateRebooting))
+		Expect(stage(ctx, w)).To(Equal(bootstrapv1.UpdateApplying))
+	})
+
+	It("has the time when the host was told what it should run now", func(ctx SpecContext) {
+		w, _ := begin(ctx)
+		w.passed += time.Minute
+		w.render(ctx, "rendered-worker-3")
+		w.settle(ctx)
+		Expect(w.config(ctx, 0).Status.Update.Desired.Name).To(Equal("rendered-worker-3"))
+		Expect(w.config(ctx, 0).Status.Update.UnansweredTime.Time).To(BeTemporally("~", w.reconciler.now(), time.Second))
 	})
 
 	It("shows at once what needs a person", func(ctx SpecContext) {
@@ -75,7 +88,7 @@ var _ = Describe("The record of an update", func() {
 		before.Status.Update.Stage, before.Status.Update.StageTime = bootstrapv1.UpdateStarting, &metav1.Time{Time: time.Now().Add(time.Hour)}
 		conditions.Set(before, *newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "waits"))
 		after := before.DeepCopy()
-		after.Status.Update.Stage = bootstrapv1.UpdateDraining
+		after.Status.Update.Stage = bootstrapv1.UpdateApplying
 		Expect(progressWait(before, after, progressInterval, time.Now())).To(BeZero())
 		before.Status.Update.StageTime = &metav1.Time{Time: time.Now()}
 		Expect(progressWait(before, after, progressInterval, time.Now())).To(BeNumerically(">", 0))

@@ -169,7 +169,7 @@ func (h *host) setRecord(t target, slot string) {
 		update.Force = ""
 	}
 	if t.revision != previous {
-		update.Stage, update.StageTime = "", nil
+		update.Stage, update.StageTime, update.UnansweredTime = "", nil, nil
 		if c := conditions.Get(config, bootstrapv1.UpdatedCondition); c != nil && outlook.IsWrong(c) {
 			conditions.Set(config, *newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s is about to be told to run %s",
 				config.Status.NodeRef.Name, t.configuration))
