@@ -181,11 +181,15 @@ func (h *host) unanswered(o outcome) *metav1.Condition {
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.AgentNotAnsweringReason, "Node %s was told to run %s, and its agent has not answered for %s%s. "+
 			"Check that the host runs, and poolboot-agent.service and its journal on it", h.Node.Name, desired, answerDeadline, reports)
 	}
+	if h.Report.State == agentv1.Done && h.Report.Reason != "" { // what failed with an earlier config has another state
+		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateFailingReason, "Node %s was told to run %s, and its agent cannot begin, which it retries: %s",
+			h.Node.Name, desired, h.Report.Reason)
+	}
 	told := "just now"
 	if since := h.Config.Status.Update.UnansweredTime; since != nil {
 		told = "at " + since.UTC().Format(time.RFC3339)
 	}
-	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s was told %s to run %s, and its agent has %s to answer%s", h.Node.Name, told, desired, answerDeadline, reports)
+	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s was told %s to run %s, and its agent has %s to answer", h.Node.Name, told, desired, answerDeadline)
 }
 
 // notStarted returns the condition of a host that booted with an agent which has not reported anything yet.

@@ -70,6 +70,13 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		h.Report.Target = oldRevision
 		h.Config.Status.Update.UnansweredTime = &metav1.Time{Time: o.now.Add(-time.Minute)}
 	}, metav1.ConditionFalse, "Waiting", "was told at 20", "Z to run ", ", and its agent has 10m0s to answer"),
+	Entry("a download that fails", func(h *host, o *outcome) {
+		h.Report.Target, h.Report.Reason = oldRevision, "file /etc/big: connection refused"
+		h.Config.Status.Update.UnansweredTime = &metav1.Time{Time: o.now.Add(-time.Minute)}
+	}, metav1.ConditionFalse, "UpdateFailing", "was told to run rendered-worker-2, and its agent cannot begin, which it retries: file /etc/big: connection refused"),
+	Entry("no answer yet after another config failed", func(h *host, _ *outcome) {
+		h.Report.Target, h.Report.Reason, h.Report.State = oldRevision, "the kubelet does not start", agentv1.Degraded
+	}, metav1.ConditionFalse, "Waiting", "has 10m0s to answer"),
 	Entry("almost done", func(h *host, _ *outcome) { h.Report.State = agentv1.Verifying }, metav1.ConditionFalse, "Verifying", "must stay Ready"),
 	Entry("almost done for too long", func(h *host, o *outcome) {
 		h.Report.State = agentv1.Verifying
