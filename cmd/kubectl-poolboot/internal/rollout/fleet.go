@@ -34,8 +34,8 @@ type PoolStatus struct {
 	Paused    bool   `json:"paused"`
 	// Configuration is the rendered config that the pool hands out.
 	Configuration string `json:"configuration"`
-	// Hosts have joined. Of these, Updated run what the pool renders, also if a paused pool holds it back, and Away are
-	// in an update or have no Node that is Ready in the pool. Failed need a user to act, also before they join.
+	// Of the Hosts, Updated run what the pool renders, also if a paused pool holds it back, and Away are in an update or
+	// have no Node that is Ready in the pool. Failed need a user to act. All but Updated count hosts that have not joined.
 	Hosts   int `json:"hosts"`
 	Updated int `json:"updated"`
 	Away    int `json:"away"`
@@ -85,8 +85,8 @@ func (o *statusOptions) runFleet(ctx context.Context, to input.Connection) error
 	return err
 }
 
-// Fleet returns the states of pools, each with its hosts and those that do not boot until a person acts, and the exit
-// code of the worst one. Hosts without a pool that need a person have a state of their own for each namespace.
+// Fleet returns the states of pools, each with its hosts, also those that have not joined, and the exit code of the worst
+// one. Hosts without a pool that need a person have a state of their own for each namespace.
 func Fleet(pools []poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) ([]PoolStatus, int) {
 	statuses, code := []PoolStatus{}, 0
 	rest := slices.DeleteFunc(slices.Clone(configs), func(c bootstrapv1.PoolbootConfig) bool { return !c.DeletionTimestamp.IsZero() })
@@ -97,10 +97,10 @@ func Fleet(pools []poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfi
 		}
 		ofPool := slices.DeleteFunc(slices.Clone(rest), isElsewhere)
 		rest = slices.DeleteFunc(rest, func(c bootstrapv1.PoolbootConfig) bool { return !isElsewhere(c) })
-		s, blocked := statesOf(p, ofPool)
+		s, joining := statesOf(p, ofPool)
 		status := newPoolStatus(s)
 		status.addFailed(ofPool)
-		status.States = slices.Insert(s.hosts, len(s.hosts), blocked.hosts...)
+		status.States = slices.Insert(s.hosts, len(s.hosts), joining.hosts...)
 		statuses = append(statuses, status)
 		switch {
 		case s.failure() != nil || status.Failed > 0:
@@ -150,7 +150,7 @@ func (s *PoolStatus) addFailed(configs []bootstrapv1.PoolbootConfig) {
 func newPoolStatus(s summary) PoolStatus {
 	p := s.pool
 	status := PoolStatus{Namespace: p.Namespace, Pool: p.Name, Cluster: p.Spec.ClusterName, Paused: p.Spec.IsPaused(), Configuration: p.Status.Configuration.Name,
-		Hosts: len(s.hosts), Updated: s.running}
+		Hosts: len(s.hosts) + s.joining, Updated: s.running, Away: s.joining}
 	if waitsInPause(p) != "" {
 		status.Updated = int(ptr.Deref(p.Status.UpdatedHostCount, 0))
 	}

@@ -131,16 +131,22 @@ func newHostStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.Poolboot
 	return hosts
 }
 
-// newBlockedStatuses returns the states of the hosts of a pool that do not boot until a person acts.
-func newBlockedStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) (hosts []HostStatus) {
+// newJoiningStatuses returns the states of the hosts of a pool that have not joined: their stages, or why they do not
+// boot until a person acts.
+func newJoiningStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) (hosts []HostStatus) {
 	for i := range configs {
 		c := &configs[i]
-		why := outlook.FindNeedsPerson(c)
-		if why == nil || record.HasJoined(c) || !c.DeletionTimestamp.IsZero() || c.Status.PoolRole != p.Spec.PoolRole {
+		if record.HasJoined(c) || !c.DeletionTimestamp.IsZero() || c.Status.PoolRole != p.Spec.PoolRole {
 			continue
 		}
 		h := newHostStatus(p, c)
-		h.State, h.Since, h.Message, h.IsWrong = why.Reason, why.LastTransitionTime.Time, why.Message, true
+		h.Current = ""
+		if why := outlook.FindNeedsPerson(c); why != nil {
+			h.State, h.Since, h.Message, h.IsWrong = why.Reason, why.LastTransitionTime.Time, why.Message, true
+		} else {
+			stage, since := record.StageOf(c)
+			h.State, h.Since, h.Message, h.IsWrong = string(stage), since, outlook.Message(c), false
+		}
 		hosts = append(hosts, h)
 	}
 	return hosts
@@ -185,7 +191,11 @@ func printHosts(table *cli.Table, hosts []HostStatus, isWatch bool) error {
 		if !h.Since.IsZero() {
 			since = duration.HumanDuration(time.Since(h.Since))
 		}
-		rows[i] = []string{cmp.Or(h.Host, h.PoolbootConfig), h.Node, h.State, h.Current, h.Desired, since, h.Message}
+		message := h.Message
+		if h.Host == "" && h.Node == "" {
+			message = "PoolbootConfig " + h.PoolbootConfig + ": " + message
+		}
+		rows[i] = []string{h.Host, h.Node, h.State, h.Current, h.Desired, since, message}
 		if table.Wide {
 			rows[i] = slices.Insert(rows[i], 6, h.Agent)
 		}

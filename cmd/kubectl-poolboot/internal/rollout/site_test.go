@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -114,6 +115,16 @@ func nodeOf(config *bootstrapv1.PoolbootConfig) *corev1.Node {
 }
 
 // Hosts in states of a rollout.
+func joining() *bootstrapv1.PoolbootConfig {
+	config := done("booting")
+	config.Annotations = nil
+	served := metav1.NewMicroTime(time.Now().Add(-15 * time.Minute))
+	config.Status.Boot.PreparedTime, config.Status.Requests.ServedTime = &served, &served
+	config.Status.Conditions = []metav1.Condition{{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Message: "its kubelet is not Ready yet",
+		Reason: bootstrapv1.WaitingForKubeletReason}}
+	return config
+}
+
 func done(name string) *bootstrapv1.PoolbootConfig {
 	return newHost(name, newConfig, newConfig, metav1.ConditionTrue, "Done", "Node "+name+" runs "+newConfig)
 }

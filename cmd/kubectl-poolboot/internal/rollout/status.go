@@ -102,9 +102,9 @@ func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *pool
 	if err != nil {
 		return err
 	}
-	s, blocked := statesOf(p, configs.Items)
-	shown := slices.Insert(s.hosts, len(s.hosts), blocked.hosts...)
-	switch failure, held := cmp.Or(s.failure(), blocked.failure()), s.held(); {
+	s, joining := statesOf(p, configs.Items)
+	shown := slices.Insert(s.hosts, len(s.hosts), joining.hosts...)
+	switch failure, held := cmp.Or(s.failure(), joining.failure()), s.held(); {
 	case !o.isTable():
 		return errors.Join(o.output.Print(o.streams.Out, shown, nil), cmp.Or(failure, held))
 	case failure == nil && held != nil:
@@ -116,12 +116,13 @@ func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *pool
 	}
 }
 
-// statesOf returns the states of the hosts of a pool, and of those that do not boot until a person acts.
-func statesOf(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) (s, blocked summary) {
-	blocked = summary{pool: p, hosts: newBlockedStatuses(p, configs)}
+// statesOf returns the states of the hosts of a pool, and of those that have not joined yet.
+func statesOf(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) (s, joining summary) {
+	joining = summary{pool: p, hosts: newJoiningStatuses(p, configs)}
 	s = newSummary(p, newHostStatuses(p, slices.DeleteFunc(slices.Clone(configs), func(c bootstrapv1.PoolbootConfig) bool { return !isIn(p, &c) })))
 	nameOthers(s.hosts) // --watch would print every host that waits whenever another one is done
-	return s, blocked
+	s.joining = len(joining.hosts)
+	return s, joining
 }
 
 func (o *statusOptions) isTable() bool {
@@ -138,6 +139,8 @@ type summary struct {
 	hosts []HostStatus
 	// running hosts run what the pool hands out. updated ones are complete, too.
 	running, updated int
+	// joining hosts have not joined yet, and are not among hosts.
+	joining int
 }
 
 func newSummary(p *poolv1.MachineConfigPool, hosts []HostStatus) summary {
@@ -161,7 +164,7 @@ func (o *statusOptions) printHosts(hosts []HostStatus) error {
 }
 
 func (s summary) String() string {
-	text := fmt.Sprintf("%s: %d of %d hosts run %s", describe(s.pool), s.running, len(s.hosts), s.pool.Status.Configuration.Name)
+	text := fmt.Sprintf("%s: %d of %d hosts run %s", describe(s.pool), s.running, len(s.hosts)+s.joining, s.pool.Status.Configuration.Name)
 	switch {
 	case !s.pool.Status.Configuration.IsDefined():
 		text = describe(s.pool) + ": it hands out no rendered config yet"

@@ -24,8 +24,7 @@ var _ = Describe("status", func() {
 	}
 
 	It("prints the hosts of the pool, and how many are updated", func() {
-		booting := done("booting")
-		booting.Annotations = nil
+		booting := joining()
 		other := done("other")
 		other.Status.PoolRole = "gpu"
 		r := newSite(nil, waits("c"), done("a"), applies("b"), other, booting).run("status", "infra")
@@ -34,8 +33,9 @@ var _ = Describe("status", func() {
 			"bmh-a a Done rendered-infra-1 rendered-infra-1 15m Node a runs rendered-infra-1",
 			"bmh-b b Applying rendered-infra-0 rendered-infra-1 15m Node b is being changed",
 			"bmh-c c Waiting rendered-infra-0 rendered-infra-1 15m Node c waits for other hosts",
+			"bmh-booting booting Joining <none> rendered-infra-1 15m its kubelet is not Ready yet",
 		}))
-		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 1 of 3 hosts run rendered-infra-1\n"))
+		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 1 of 4 hosts run rendered-infra-1\n"))
 		Expect(r.Code).To(BeZero())
 	})
 
@@ -215,14 +215,18 @@ var _ = Describe("status", func() {
 		r := s.run("status")
 		Expect(clitest.Rows(r.Out)).To(HaveExactElements(HavePrefix("POOL"),
 			"<none> <none> 0/0 0 2 <none> hosts that do not boot or are in no pool: 2, see kubectl poolboot boots -n edge",
-			"infra rendered-infra-1 1/1 1 1 <none> hosts that do not boot: 1, see kubectl poolboot boots -n edge"))
+			"infra rendered-infra-1 1/2 2 1 <none> hosts that do not boot: 1, see kubectl poolboot boots -n edge"))
 		Expect(r.Code).To(Equal(1))
 
 		r = s.run("status", "infra")
 		Expect(clitest.Rows(r.Out)).To(HaveExactElements(HavePrefix("HOST"), HavePrefix("bmh-a a Done"),
-			"b-config <none> PoolNotFound <none> rendered-infra-1 <none> no pool"))
-		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 1 of 1 hosts run rendered-infra-1\nerror: PoolbootConfig edge/b-config: PoolNotFound: no pool\n"))
+			"<none> <none> PoolNotFound <none> rendered-infra-1 <none> PoolbootConfig b-config: no pool"))
+		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 1 of 2 hosts run rendered-infra-1\nerror: PoolbootConfig edge/b-config: PoolNotFound: no pool\n"))
 		Expect(r.Code).To(Equal(1))
+	})
+
+	It("counts a host that has not joined as one that is away", func() {
+		Expect(clitest.Rows(newSite(nil, done("a"), joining()).run("status").Out)[1]).To(HavePrefix("infra rendered-infra-1 1/2 2 0"))
 	})
 
 	It("names the first hosts for which another one waits", func() {
