@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -137,11 +138,12 @@ func (o *options) run(ctx context.Context, names []string) error {
 		}
 		return err
 	}
-	boots := o.selected(List(configs.Items))
-	if err := o.checkNames(ctx, cluster, boots, namespace); err != nil {
-		return err
+	boots := List(configs.Items)
+	unknown := o.resolveNames(ctx, cluster, boots, namespace)
+	if boots = o.selected(boots); unknown != nil && len(boots) == 0 {
+		return unknown
 	}
-	if err := show(boots); err != nil || !o.watch {
+	if err := errors.Join(show(boots), unknown); err != nil || !o.watch {
 		return err
 	}
 	return follow(ctx, cluster, configs, selection, func(boots []Boot) error {
@@ -165,9 +167,11 @@ func (o *options) selected(boots []Boot) []Boot {
 	return slices.DeleteFunc(boots, func(b Boot) bool { return !slices.ContainsFunc(o.names, b.hasName) })
 }
 
-// checkNames refuses a name of the command line that no boot has.
-func (o *options) checkNames(ctx context.Context, from client.Reader, boots []Boot, namespace string) error {
-	for _, name := range o.names {
+// resolveNames replaces the names of hosts that no boot has recorded by those of the Machines that use them, which have
+// the names of their Metal3Machines. Its error has the names that no boot has.
+func (o *options) resolveNames(ctx context.Context, from client.Reader, boots []Boot, namespace string) (err error) {
+	o.names = slices.Clone(o.names)
+	for i, name := range o.names {
 		if slices.ContainsFunc(boots, func(b Boot) bool { return b.hasName(name) }) {
 			continue
 		}
@@ -175,17 +179,22 @@ func (o *options) checkNames(ctx context.Context, from client.Reader, boots []Bo
 		if namespace != "" && from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, bmh) == nil {
 			why := "no Machine uses it"
 			if consumer := bmh.Spec.ConsumerRef; consumer != nil {
+				if slices.ContainsFunc(boots, func(b Boot) bool { return b.Machine == consumer.Name }) {
+					o.names[i] = consumer.Name
+					continue
+				}
 				why = fmt.Sprintf("%s %s uses it, without a PoolbootConfig", consumer.Kind, consumer.Name)
 			}
-			return fmt.Errorf("BareMetalHost %s/%s has no boot: %s", namespace, name, why)
+			err = errors.Join(err, fmt.Errorf("BareMetalHost %s/%s has no boot: %s", namespace, name, why))
+			continue
 		}
 		scope := "any namespace"
 		if namespace != "" {
 			scope = "namespace " + namespace
 		}
-		return fmt.Errorf("no PoolbootConfig in %s has the name, Machine, host or Node %q: correct the name, or set --namespace", scope, name)
+		err = errors.Join(err, fmt.Errorf("no PoolbootConfig in %s has the name, Machine, host or Node %q: correct the name, or set --namespace", scope, name))
 	}
-	return nil
+	return err
 }
 
 // printJSON prints boots as a list or, with --watch, each boot as one line.

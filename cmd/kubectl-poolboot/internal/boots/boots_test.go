@@ -108,7 +108,14 @@ var _ = Describe("boots", func() {
 		Expect(table(ctx, "-A", "infra-c")).To(HaveExactElements(HavePrefix("NAMESPACE"), HavePrefix("far infra-c")))
 		out := &terminal{}
 		Expect(running(ctx, &clitest.FakeConnection{WithWatch: live}, out, "infra-a", "infra-c")).To(Equal(1))
-		Expect(out.lines()).To(HaveExactElements(`error: no PoolbootConfig in namespace edge has the name, Machine, host or Node "infra-c": correct the name, or set`, "--namespace"))
+		Expect(out.lines()).To(ContainElements(HavePrefix("infra-a"), `error: no PoolbootConfig in namespace edge has the name, Machine, host or Node "infra-c": correct the name, or set`, "--namespace"))
+	})
+
+	It("shows the boot of a host that is not recorded yet", func(ctx SpecContext) {
+		bmh := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "chosen"}}
+		bmh.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: "infra-o"}
+		Expect(live.Create(ctx, bmh)).To(Succeed())
+		Expect(table(ctx, "chosen")).To(HaveExactElements(HavePrefix("MACHINE"), HavePrefix("infra-o")))
 	})
 
 	It("says that a host without a boot is free, or which Machine's boot is missing", func(ctx SpecContext) {

@@ -178,7 +178,7 @@ func (f *fleet) hosts(statuses []rollout.PoolStatus, now time.Time) map[[2]strin
 				h.Kind = updating
 			case s.IsUpdated:
 				h.Kind, h.Message = updated, ""
-			default:
+			case record.HasJoined(c):
 				h.Kind = waiting
 			}
 		}
