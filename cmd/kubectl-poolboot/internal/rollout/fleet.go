@@ -34,8 +34,9 @@ type PoolStatus struct {
 	Paused    bool   `json:"paused"`
 	// Configuration is the rendered config that the pool hands out.
 	Configuration string `json:"configuration"`
-	// Of the Hosts, Updated run what the pool renders, also if a paused pool holds it back, and Away are in an update or
-	// have no Node that is Ready in the pool. Failed need a user to act. All but Updated count hosts that have not joined.
+	// Of the Hosts, Updated run what the pool renders, also if a paused pool holds it back, and Away are in an update
+	// or have no Node that is Ready in the pool. Failed need a user to act. All but Updated count hosts that have not
+	// joined.
 	Hosts   int `json:"hosts"`
 	Updated int `json:"updated"`
 	Away    int `json:"away"`
