@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -188,7 +189,7 @@ func (f fakeUnits) State(_ context.Context, unit string) (unitstate.State, error
 	if !differs {
 		s = unitstate.State{Active: "active", Sub: "running", Result: "success", Age: time.Hour}
 	}
-	s.Unit, s.Load = unit, "loaded"
+	s.Unit, s.Load = unit, cmp.Or(s.Load, "loaded")
 	return s, f.w.fails["show"]
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/unitstate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 const (
@@ -98,6 +99,8 @@ func (a *Agent) unitProblems(ctx context.Context) (problems []unitstate.Problem,
 		}
 		if problem := state.Problem(isKubelet); problem != nil {
 			problems = append(problems, *problem)
+		} else if !isKubelet && state.Load == "not-found" && a.current.enablement[state.Unit] == update.Enabled {
+			problems = append(problems, unitstate.Problem{Unit: state.Unit, What: "the configuration enables it, and it does not exist on the host: correct its name, or add its contents"})
 		}
 	}
 	return problems, nil

@@ -166,6 +166,12 @@ var _ = Describe("A host that is in no update", func() {
 		Expect(look(0)).To(Equal("crio.service: it failed: result exit-code, exit status 3\nof@a.service: it failed: result exit-code, exit status 3\nweb.service: it failed: result exit-code, exit status 3"))
 	})
 
+	It("reports a unit that its configuration enables and that does not exist, and no other that does not exist", func() {
+		missing := unitstate.State{Load: "not-found", Active: "inactive", Sub: "dead"}
+		units["web.service"], units["crio.service"], units["kubelet.service"] = missing, missing, missing
+		Expect(look(0)).To(Equal("web.service: the configuration enables it, and it does not exist on the host: correct its name, or add its contents"))
+	})
+
 	It("reports a unit that an update adds and that fails with the end of the update, not after it", func() {
 		stop()
 		config := withFiles("/etc/none/f", "b")
