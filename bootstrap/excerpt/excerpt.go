@@ -3,6 +3,8 @@
 package excerpt
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -51,4 +53,13 @@ func Printable(text string) string {
 func Line(text string, size int) string {
 	text = text[:min(len(text), 2*size)] // bounds the work
 	return Of(strings.Join(strings.Fields(Printable(text)), " "), size)
+}
+
+// Names returns the first of some names, sorted, and how many more there are.
+func Names(most int, names []string) string {
+	slices.Sort(names)
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }

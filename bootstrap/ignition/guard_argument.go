@@ -62,8 +62,20 @@ func (g *guard) checkArguments(list string, arguments []string) {
 			g.refuse(place, "the kernel argument %q has the end of a line or another control character: write each argument on its own, without it", argument)
 			continue
 		}
+		if hasStrayBlank(argument) {
+			g.refuse(place, "the kernel argument %q has a blank at its end or beside =, which ends an argument: remove the blank", argument)
+			continue
+		}
 		g.checkText(place, "kernel argument", []byte(argument))
 	}
+}
+
+// hasStrayBlank reports whether a string with arguments begins or ends with a blank, or has one beside the = of an
+// argument.
+func hasStrayBlank(arguments string) bool {
+	parts := SplitArguments([]string{arguments})
+	return strings.TrimSpace(arguments) != arguments || slices.ContainsFunc(parts, func(part string) bool { return part[0] == '=' }) ||
+		slices.ContainsFunc(parts[:max(len(parts)-1, 0)], func(part string) bool { return strings.HasSuffix(part, "=") })
 }
 
 // argumentQuotes removes quotes.

@@ -1,6 +1,7 @@
 package ignition
 
 import (
+	"fmt"
 	"iter"
 	"path"
 	"slices"
@@ -74,17 +75,31 @@ func isUnitFile(contents string) bool {
 	return isEmpty
 }
 
-// CheckUnits returns a warning for each unit that is enabled, with contents by which nothing starts it.
+// unitSections are the sections of units that systemd knows, beside those that begin with X-.
+var unitSections = []string{"Unit", "Install", "Service", "Socket", "Mount", "Automount", "Swap", "Timer", "Path", "Slice", "Scope"}
+
+// CheckUnits returns a warning for each section of a unit or drop-in that systemd ignores, and for each unit that is
+// enabled, with contents by which nothing starts it.
 func CheckUnits(c Config) (warnings []Problem) {
 	for i, unit := range c.Systemd.Units {
-		if !ptr.Deref(unit.Enabled, false) || ptr.Deref(unit.Mask, false) || ptr.Deref(unit.Contents, "") == "" {
-			continue
+		checkSections := func(path, contents string) {
+			for _, section := range sectionsOf(contents) {
+				if !slices.Contains(unitSections, section) && !strings.HasPrefix(section, "X-") {
+					addProblem(&warnings, func() Problem {
+						return Problem{Path: path + ".contents", Message: fmt.Sprintf("systemd ignores the section [%s], which it does not know: correct its name, such as [Service], or begin it with X-", section)}
+					})
+				}
+			}
 		}
-		contents := *unit.Contents
-		for _, dropin := range unit.Dropins {
-			contents += "\n" + ptr.Deref(dropin.Contents, "")
+		contents := ptr.Deref(unit.Contents, "")
+		checkSections(item("systemd.units", i), contents)
+		all := contents
+		for j, dropin := range unit.Dropins {
+			checkSections(item(item("systemd.units", i)+".dropins", j), ptr.Deref(dropin.Contents, ""))
+			all += "\n" + ptr.Deref(dropin.Contents, "")
 		}
-		if !slices.ContainsFunc(directivesOf(contents), func(d directive) bool { return d.section == "Install" }) {
+		isEnabled := ptr.Deref(unit.Enabled, false) && !ptr.Deref(unit.Mask, false) && contents != ""
+		if isEnabled && !slices.ContainsFunc(directivesOf(all), func(d directive) bool { return d.section == "Install" }) {
 			addProblem(&warnings, func() Problem {
 				return Problem{Path: item("systemd.units", i) + ".enabled", Message: unit.Name + " has no section [Install], so nothing starts it: " +
 					"add one, such as [Install] with WantedBy=multi-user.target, or leave out enabled if another unit starts it"}
@@ -92,6 +107,16 @@ func CheckUnits(c Config) (warnings []Problem) {
 		}
 	}
 	return LimitProblems(warnings)
+}
+
+// sectionsOf returns the sections of a unit that have directives, each once.
+func sectionsOf(contents string) (sections []string) {
+	for _, d := range directivesOf(contents) {
+		if d.section != "" && !slices.Contains(sections, d.section) {
+			sections = append(sections, d.section)
+		}
+	}
+	return sections
 }
 
 // unitLines yields the lines of a text as systemd splits it (read_line in its fileio.c): a line ends with a NUL, a line

@@ -97,3 +97,9 @@ func Selects(p poolv1.MachineConfigPool, of map[string]string) bool {
 	selector, err := selectorOf(p.Spec.MachineConfigSelector)
 	return err == nil && selector.Matches(labels.Set(of))
 }
+
+// SelectsAny reports whether a pool's own machineConfigSelector selects one of several MachineConfigs that is not
+// rendered.
+func SelectsAny(p *poolv1.MachineConfigPool, configs []poolv1.MachineConfig) bool {
+	return slices.ContainsFunc(configs, func(c poolv1.MachineConfig) bool { return !IsRendered(&c) && Selects(*p, c.Labels) })
+}

@@ -105,6 +105,28 @@ var _ = Describe("MachineConfig webhook", func() {
 		Expect(warnings).To(ConsistOf(HavePrefix("spec.config.systemd.units[0].enabled: no.service has no section [Install], so nothing starts it: add one")))
 	})
 
+	It("warns of sections of units and drop-ins that systemd does not know", func() {
+		warnings, err := webhook.ValidateCreate(ctx(), machineConfig("50-a", `{"ignition":{"version":"3.4.0"},"systemd":{"units":[
+			{"name":"a.service","contents":"[Unit]\nDescription=a\n[Servce]\nExecStart=/bin/true\n[X-Mine]\nA=1\n"},
+			{"name":"b.mount","dropins":[{"name":"1.conf","contents":"[mount]\nWhat=a\n"}]}]}}`, ""))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(warnings).To(ConsistOf(HavePrefix("spec.config.systemd.units[0].contents: systemd ignores the section [Servce]"),
+			HavePrefix("spec.config.systemd.units[1].dropins[0].contents: systemd ignores the section [mount]")))
+	})
+
+	DescribeTable("refuses blanks that would split a kernel argument", func(argument string, isRefused bool) {
+		_, err := webhook.ValidateCreate(ctx(), &poolv1.MachineConfig{Spec: poolv1.MachineConfigSpec{KernelArguments: []string{argument}}})
+		if !isRefused {
+			Expect(err).NotTo(HaveOccurred())
+			return
+		}
+		Expect(err).To(beRefusedAt("spec.kernelArguments[0]", "remove the blank"))
+	},
+		Entry("around =", "hugepages = 16", true), Entry("before =", "hugepages =16", true), Entry("behind =", "hugepages= 16", true),
+		Entry("at the beginning", " x=1", true), Entry("at the end", "x=1\t", true), Entry("only blanks", "  ", true),
+		Entry("between arguments", "hugepagesz=1G hugepages=16", false), Entry("in quotes", `dyndbg="file a.c +p; x = 1"`, false), Entry("without a value", "x=", false),
+	)
+
 	It("refuses kernel arguments that Poolboot manages", func() {
 		_, err := webhook.ValidateCreate(ctx(), &poolv1.MachineConfig{Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"quiet", "systemd.hostname=a"}}})
 		Expect(err).To(beRefusedAt("spec.kernelArguments[1]", "systemd.hostname=a"))

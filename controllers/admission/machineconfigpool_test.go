@@ -17,6 +17,7 @@ import (
 
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -212,8 +213,8 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			Expect(warningsFor(newPool("near", "near", nodeSelector(map[string]string{restricted("site"): "near", "node-role.kubernetes.io/near": ""})))).To(ConsistOf(
 				And(ContainSubstring("gpu"), Not(ContainSubstring("far")))))
 			far := newPool("far", "far", nodeSelector(map[string]string{restricted("site"): "far"}))
-			Expect(overlappingPools(*newPool("infra", "infra"), []poolv1.MachineConfigPool{*newPool("gpu", "gpu"), *newPool("worker", "worker")})).To(BeEmpty())
-			Expect(overlappingPools(*newPool("worker", "worker"), []poolv1.MachineConfigPool{*far})).To(BeEmpty())
+			Expect(validation.PoolWarnings(newPool("infra", "infra"), []poolv1.MachineConfigPool{*newPool("gpu", "gpu"), *newPool("worker", "worker")}, true)).To(BeEmpty())
+			Expect(validation.PoolWarnings(newPool("worker", "worker"), []poolv1.MachineConfigPool{*far}, true)).To(BeEmpty())
 		})
 	})
 

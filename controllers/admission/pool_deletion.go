@@ -16,6 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -55,14 +56,14 @@ func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.Machin
 	var why []string
 	if len(machines) > 0 {
 		why = append(why, fmt.Sprintf("%d Machine(s) and their Nodes are in it or would boot into it, and no other pool takes them: %s; give them the labels of another pool, "+
-			"or delete the Machines (of hosts without one, the PoolbootConfigs)", len(machines), joinNames(machines)))
+			"or delete the Machines (of hosts without one, the PoolbootConfigs)", len(machines), excerpt.Names(maxNames, machines)))
 	}
 	if !pool.IsCustom(p.Spec.PoolRole) && len(others) > 0 {
 		var names []string
 		for i := range others {
 			names = append(names, others[i].Name)
 		}
-		why = append(why, fmt.Sprintf("%d pool(s) of Cluster %s inherit from it: %s; delete those first", len(names), p.Spec.ClusterName, joinNames(names)))
+		why = append(why, fmt.Sprintf("%d pool(s) of Cluster %s inherit from it: %s; delete those first", len(names), p.Spec.ClusterName, excerpt.Names(maxNames, names)))
 	}
 	if len(why) == 0 {
 		return takenWarnings(taken), nil
@@ -92,7 +93,7 @@ func clusterOf(ctx context.Context, reader client.Reader, p *poolv1.MachineConfi
 func takenWarnings(taken map[string][]string) (warnings admission.Warnings) {
 	for _, role := range slices.Sorted(maps.Keys(taken)) {
 		warnings = append(warnings, fmt.Sprintf("%d Machine(s) change to the pool with role %s, under its spec.maxUnavailable: %s",
-			len(taken[role]), role, joinNames(taken[role])))
+			len(taken[role]), role, excerpt.Names(maxNames, taken[role])))
 	}
 	return warnings
 }
@@ -166,13 +167,4 @@ func (w *MachineConfigPool) configsBootingInto(
 		}
 	}
 	return names, nil
-}
-
-// joinNames joins sorted names, up to maxNames, and appends how many more there are.
-func joinNames(names []string) string {
-	slices.Sort(names)
-	if len(names) <= maxNames {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
 }

@@ -55,6 +55,13 @@ var _ = Describe("diff", func() {
 			"infra: machineconfiguration.openshift.io/role=infra; worker: machineconfiguration.openshift.io/role=worker\n"}))
 	})
 
+	It("notes what kubectl apply would warn of in the objects that change", func() {
+		r := runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Config("51-infra", "infra", files("mode: 644")), clitest.Config("52-unit", "infra", unit(`enabled: true, contents: "[Unit]\nA=1"`)),
+			strings.Replace(infra, "machineconfiguration.openshift.io/role: infra", "machineconfiguration.openshift.io/role: infa", 1)))
+		Expect(r.ErrOut).To(And(ContainSubstring("note: MachineConfig edge/51-infra: spec.config.storage.files[0].mode: 644 is 01204"),
+			ContainSubstring("note: MachineConfig edge/52-unit: spec.config.systemd.units[0].enabled: a.service has no section [Install]")))
+	})
+
 	It("exits with 1 and shows each pool, its machines and what changes", func() {
 		to := clitest.NewFakeConnection(live, clitest.PoolbootConfig("infra", "infra-b", "host-7"), clitest.PoolbootConfig("infra", "infra-a", ""), clitest.PoolbootConfig("worker", "plain", "host-8"))
 		r := runDiff(to, "-f", clitest.WriteFile("new.yaml", clitest.Config("51-infra", "infra", `{kernelArguments: [quiet, nosmt], kernelType: realtime}`)))
@@ -191,7 +198,7 @@ $`))
 			"  ~ file /etc/a\n      -contents: 2 bytes, sha256 b413f47d13ee\n      +contents: 2 bytes, sha256 fcf0a6c700dd\n"),
 		Entry("the URL of contents", files(`contents: {source: "https://user:pass@example.com/a?token=1"}`), files(`contents: {source: "https://user:pass@example.com/b?token=1"}`),
 			"  ~ file /etc/a\n      -contents: from https://example.com/a\n      +contents: from https://example.com/b\n"),
-		Entry("a unit", unit(`enabled: false, contents: "[Unit]"`), unit(`enabled: true, contents: "[Unit]"`), "  ~ unit a.service\n       contents:\n         [Unit]\n         (no newline at the end)\n      -enabled: false\n      +enabled: true\n"),
+		Entry("a unit", unit(`enabled: false, contents: "[Install]\nAlso=b.service"`), unit(`enabled: true, contents: "[Install]\nAlso=b.service"`), "  ~ unit a.service\n         [Install]\n         Also=b.service\n         (no newline at the end)\n      -enabled: false\n      +enabled: true\n"),
 		Entry("a drop-in", "{}", unit(`dropins: [{name: b.conf, contents: "[Unit]\n"}]`),
 			"  + unit a.service\n  + drop-in a.service.d/b.conf\n      +contents:\n      +  [Unit]\n"),
 		Entry("a user's keys", user(`sshAuthorizedKeys: [ssh-rsa A]`), user(`sshAuthorizedKeys: [ssh-rsa A, ssh-rsa B]`),

@@ -27,6 +27,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -99,6 +100,7 @@ func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, 
 				notes = append(notes, fmt.Sprintf("MachineConfigPool %s: spec.clusterName: no Cluster %s is in namespace %s: correct the name, or create the Cluster", klog.KObj(&p), name, namespace))
 			}
 		}
+		notes = append(notes, warnings(before, after, namespace)...)
 		for _, c := range input.Of[*poolv1.MachineConfig](files) {
 			if note := pool.NotSelected(c, after.pools); note != "" && c.Namespace == namespace {
 				notes = append(notes, fmt.Sprintf("MachineConfig %s: %s", klog.KObj(c), note))
@@ -204,6 +206,30 @@ func refuse(files *input.Objects, before, after []poolv1.MachineConfigPool) erro
 		refused = append(refused, files.Refuse(input.PoolKind.Kind, p.Name, append(errs, input.ValidatePool(after, i)...)))
 	}
 	return errors.Join(refused...)
+}
+
+// warnings returns what the webhooks warn of in the objects of a namespace that files change.
+func warnings(before, after objects, namespace string) (notes []string) {
+	add := func(kind string, object client.Object, warnings []string) {
+		for _, warning := range warnings {
+			notes = append(notes, fmt.Sprintf("%s %s/%s: %s", kind, namespace, object.GetName(), warning))
+		}
+	}
+	for i := range after.configs {
+		if c := &after.configs[i]; i >= len(before.configs) || !equality.Semantic.DeepEqual(before.configs[i].Spec, c.Spec) {
+			found, _ := validation.MachineConfig(c)
+			add("MachineConfig", c, found)
+		}
+	}
+	for i := range after.pools {
+		if p := &after.pools[i]; i >= len(before.pools) || !equality.Semantic.DeepEqual(before.pools[i].Spec, p.Spec) {
+			others := slices.DeleteFunc(slices.Clone(after.pools), func(other poolv1.MachineConfigPool) bool {
+				return other.Name == p.Name || other.Spec.ClusterName != p.Spec.ClusterName
+			})
+			add("MachineConfigPool", p, validation.PoolWarnings(p, others, pool.SelectsAny(p, after.configs)))
+		}
+	}
+	return notes
 }
 
 // filterCluster returns the objects with only the pools of one Cluster.
