@@ -75,8 +75,12 @@ func missingTools(changes []Difference, can Capabilities) (obstacles []Obstacle)
 			hasTool, tools = can.Packages, packageTools
 		}
 		if !hasTool {
+			remedy := "install the host again with an image that has " + strings.Join(tools, " or ")
+			if change.Kind == KindKernelArguments { // Ignition sets them
+				remedy = "use an image with " + strings.Join(tools, " or ") + ", or replace the Machine"
+			}
 			obstacles = append(obstacles, Obstacle{Item: change.Item, Why: "the host has no program that can change it",
-				Remedy: "use an image with " + strings.Join(tools, " or ") + ", or replace the Machine"})
+				Remedy: remedy})
 		}
 	}
 	return obstacles

@@ -157,7 +157,7 @@ Reboot:   no
 	It("refuses what the host has no program for", func() {
 		Expect(clitest.ExpectSuccess(planning("{}", "{kernelArguments: [a]}", "--programs", "grubby"))).To(ContainSubstring("Possible: yes"))
 		Expect(clitest.ExpectSuccess(planning("{}", "{kernelArguments: [a]}", "--programs", "none"))).To(ContainSubstring("Possible: no\n  kernelArguments: the host has no program"))
-		Expect(clitest.ExpectSuccess(planning("{}", "{kernelArguments: [a], osImageURL: b}", "--programs", "grubby"))).To(ContainSubstring("  osImageURL: the host has no program that can change it: use an image with bootc or rpm-ostree, or replace the Machine"))
+		Expect(clitest.ExpectSuccess(planning("{}", "{kernelArguments: [a], osImageURL: b}", "--programs", "grubby"))).To(ContainSubstring("  osImageURL: the host has no program that can change it: install the host again with an image that has"))
 	})
 
 	DescribeTable("refuses files, and names the file, the field and the remedy",
