@@ -110,7 +110,7 @@ func Command(name string, p *poolv1.MachineConfigPool) string {
 // webhook does not run.
 func HoldOfWindow(p *poolv1.MachineConfigPool, now time.Time) Hold {
 	if p.Spec.IsPaused() {
-		return Hold{Why: "the pool is paused: run " + Command("resume", p) + " to update it"}
+		return Hold{Why: "the pool is paused: run " + Command("resume", p) + " to update its hosts to what it renders"}
 	}
 	window, errs := ParseWindow(p.Spec.Updates.MaintenanceWindow, field.NewPath("spec", "updates", "maintenanceWindow"))
 	if len(errs) > 0 {
