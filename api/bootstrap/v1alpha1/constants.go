@@ -190,9 +190,8 @@ const (
 	PoolRecordedReason = "Recorded"
 	// The pool is the one that the host keeps: docs/concepts.md#a-pool-that-stays-with-its-host.
 	PoolRetainedByHostReason = "RetainedByHost"
-	// The host has not requested its configuration yet. The message has the error of Metal3 and the Secrets that it
-	// waits for. Otherwise, the console of the host shows why, such as a wrong clock:
-	// docs/images.md#a-clock-that-is-wrong.
+	// The host has not requested its configuration yet. The message says why, or what to check. The clock of the host
+	// can be wrong: docs/images.md#a-clock-that-is-wrong.
 	WaitingForHostReason = "WaitingForHost"
 	// The host is not chosen or not being installed yet.
 	HostNotReadyReason = "HostNotReady"

@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,14 +42,12 @@ func (r *Phases) announce(ctx context.Context, s *state) (ctrl.Result, error) {
 		r.reportFailure(s, failed)
 		return ctrl.Result{}, nil
 	}
-	message := fmt.Sprintf("host %s was chosen and has not requested its configuration yet", s.host.Name)
 	trouble, result, err := r.findTrouble(ctx, s)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if trouble != "" {
-		message += ": " + trouble
-	}
+	message := fmt.Sprintf("host %s was chosen and has not requested its configuration from %s yet: %s", s.host.Name, r.ServerURL,
+		cmp.Or(trouble, "when it boots its image, check on its console that it can connect to this URL"))
 	s.chooseHost(&s.Config.Status)
 	conditions.Set(s.Config, bootPrepared(metav1.ConditionUnknown, bootstrapv1.WaitingForHostReason, message))
 	return result, nil

@@ -133,7 +133,7 @@ var _ = Describe("The deployment of a host", func() {
 			hostIs(ctx, func(h *bmov1alpha1.BareMetalHost) {
 				h.Status.ErrorType, h.Status.ErrorMessage, h.Status.ErrorCount = bmov1alpha1.ProvisioningError, "Image provisioning failed:\n checksum mismatch", 2
 			})
-			Expect(message(ctx)).To(And(HavePrefix("host "+hostName+" was chosen and has not requested its configuration yet: "),
+			Expect(message(ctx)).To(And(HavePrefix("host "+hostName+" was chosen and has not requested its configuration from https://boot.example.com:9444 yet: "),
 				ContainSubstring("BareMetalHost "+namespace+"/"+hostName+" is provisioning and has a provisioning error: Image provisioning failed: checksum mismatch")))
 			hostIs(ctx, func(h *bmov1alpha1.BareMetalHost) {
 				h.Status.Provisioning.State, h.Status.ErrorType, h.Status.ErrorMessage = bmov1alpha1.StateDeprovisioning, "", ""
@@ -142,7 +142,8 @@ var _ = Describe("The deployment of a host", func() {
 			hostIs(ctx, func(h *bmov1alpha1.BareMetalHost) {
 				h.Status.Provisioning.State, h.Status.ErrorCount = bmov1alpha1.StateProvisioning, 0
 			})
-			Expect(message(ctx)).To(HaveSuffix("has not requested its configuration yet"))
+			Expect(message(ctx)).To(HaveSuffix("configuration from https://boot.example.com:9444 yet: "+
+				"when it boots its image, check on its console that it can connect to this URL"))
 		})
 
 		It("is reported with the Secrets that Metal3 waits for and that do not exist, as those of a deleted Machine, and looked at again", func(ctx SpecContext) {

@@ -121,6 +121,7 @@ func (w *world) restart() {
 		}),
 		ClusterCache:     w.clusters,
 		Recorder:         w.events,
+		ServerURL:        "https://boot.example.com:9444",
 		OverlayNamespace: overlayNamespace,
 		Offer:            func() (join.Offer, error) { return w.offered, nil },
 		WatchHardware: func() error {
