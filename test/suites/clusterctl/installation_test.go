@@ -2,10 +2,7 @@ package clusterctl_test
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +13,8 @@ import (
 	"github.com/onsi/gomega/gstruct"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -24,6 +23,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/kubeadm"
@@ -77,6 +77,21 @@ var _ = Describe("Poolboot installed with clusterctl", Ordered, func() {
 		}
 		return all
 	}
+	getPool := func(ctx context.Context) *poolv1.MachineConfigPool {
+		GinkgoHelper()
+		pool := t.Pool("infra")
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
+		return pool
+	}
+	// consoleOfBoot returns the console of the host that boots.
+	consoleOfBoot := func(ctx context.Context) (string, error) {
+		for _, config := range t.Configs(ctx, deployment.Name) {
+			if host := lab.Hardware.Host(config.Status.HostRef.Name); host != nil && !conditions.IsTrue(&config, bootstrapv1.NodeInPoolCondition) {
+				return host.Console()
+			}
+		}
+		return "", nil
+	}
 	waitForPods := func(ctx context.Context) {
 		GinkgoHelper()
 		c, err := client.New(cluster.Config, client.Options{Scheme: clusterapi.Scheme()})
@@ -104,7 +119,7 @@ var _ = Describe("Poolboot installed with clusterctl", Ordered, func() {
 		var err error
 		history, err = site.RecordNodes(watching, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
-		t = tenant.New(ctx, lab, 6)
+		t = tenant.New(ctx, lab, 7)
 		deployment = t.Deploy(ctx, tenant.Deployment{Name: "infra", Labels: infraLabels})
 	}, NodeTimeout(5*time.Minute))
 
@@ -156,6 +171,8 @@ var _ = Describe("Poolboot installed with clusterctl", Ordered, func() {
 		_, _, err := cli.Run(ctx, cluster.Kubeconfig, "init", "--bootstrap=poolboot")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(find()).To(Equal(before))
+		_, _, err = cli.Run(ctx, cluster.Kubeconfig, "init", "--bootstrap=poolboot", "--target-namespace=other")
+		Expect(err).To(MatchError(ContainSubstring("there is already an instance of the \"bootstrap-poolboot\" provider")))
 	}, SpecTimeout(time.Minute))
 
 	It("boots hosts straight into their pool", func(ctx SpecContext) {
@@ -217,8 +234,60 @@ var _ = Describe("Poolboot installed with clusterctl", Ordered, func() {
 		}
 	}, SpecTimeout(2*time.Minute))
 
-	It("is upgraded while hosts boot and a rollout runs", func(ctx SpecContext) {
+	It("keeps hosts, pools and tokens when an upgrade is killed, its images are missing, and it is rolled back", func(ctx SpecContext) {
 		Expect(buildRelease(ctx, sourcetree.Path(), nextRelease)).To(Succeed())
+		start, before := time.Now(), boots(ctx)
+		var nodes []string
+		for _, config := range t.Configs(ctx, deployment.Name) {
+			nodes = append(nodes, config.Status.NodeRef.Name)
+		}
+		moveServer(ctx, "del") // the host boots as long as this lasts
+		waitForHosts := scaleTo(ctx, 4)
+		Eventually(ctx, func() []bootstrapv1.PoolbootConfig { return t.Configs(ctx, deployment.Name) }).Should(And(
+			HaveLen(4), HaveEach(HaveField("Status.HostRef.Name", Not(BeEmpty())))))
+		kept := func() map[string]any {
+			all := map[string]any{}
+			for _, pool := range t.Pools(ctx) {
+				all[pool.Name] = pool.UID
+			}
+			for _, config := range t.Configs(ctx, deployment.Name) {
+				all[config.Name] = t.Pointer(ctx, &config) // with the token and the CA
+			}
+			return all
+		}
+		first := kept()
+
+		interrupted, kill := context.WithCancel(ctx)
+		defer kill()
+		ended := make(chan error, 1)
+		go func() { ended <- upgradeTo(interrupted, nextRelease, 120) }()
+		manager := client.ObjectKey{Namespace: poolbootNamespace, Name: "poolboot-controller-manager"}
+		Eventually(ctx, func() error { return lab.ManagementClient.Get(ctx, manager, &appsv1.Deployment{}) }).
+			WithPolling(20 * time.Millisecond).Should(Satisfy(apierrors.IsNotFound))
+		kill()
+		Eventually(ended).Should(Receive(HaveOccurred()))
+		Expect(upgradeTo(ctx, nextRelease, 5)).NotTo(Succeed(), "the Nodes do not have the images")
+		Eventually(ctx, func() (string, error) {
+			return lab.Kubectl(ctx, cluster.ControlPlane, "get", "pods", "--namespace="+poolbootNamespace)
+		}).Should(MatchRegexp("poolboot-controller-manager.* 0/1 +(ErrImagePull|ImagePullBackOff)"))
+		status, err := plugin(ctx, "rollout", "status", "infra", "-n", t.Namespace)
+		Expect(err).NotTo(HaveOccurred(), status)
+		Expect(status).To(ContainSubstring("3 of 3 hosts run"))
+		for host := range before {
+			active, err := lab.Hardware.Host(host).Run(ctx, "systemctl", "is-active", ignition.AgentUnit)
+			Expect(active, err).To(Equal("active\n"))
+		}
+		Expect(site.MostAway(history.Versions(), start, nodes...)).To(BeZero())
+
+		Expect(upgradeTo(ctx, firstRelease, 120)).To(Succeed())
+		moveServer(ctx, "add")
+		waitForHosts()
+		waitForPods(ctx)
+		Expect(kept()).To(Equal(first))
+		Expect(boots(ctx)).To(And(HaveLen(4), HaveEach(1)))
+	}, SpecTimeout(5*time.Minute))
+
+	It("is upgraded while hosts boot and a rollout runs", func(ctx SpecContext) {
 		Expect(cluster.LoadImages(ctx, archiveOf(nextRelease))).To(Succeed())
 		plan, _, err := cli.Run(ctx, cluster.Kubeconfig, "upgrade", "plan")
 		Expect(err).NotTo(HaveOccurred())
@@ -229,17 +298,15 @@ var _ = Describe("Poolboot installed with clusterctl", Ordered, func() {
 		waitForHosts := scaleTo(ctx, 5)
 		reboots := t.MachineConfig("52-reboots", "infra", "/etc/reboots", "yes")
 		t.Create(ctx, reboots)
-		_, _, err = cli.Run(ctx, cluster.Kubeconfig, "upgrade", "apply", "--bootstrap="+poolbootNamespace+"/poolboot:"+nextRelease,
-			"--wait-providers", "--wait-provider-timeout=120")
-		Expect(err).NotTo(HaveOccurred())
+		Expect(upgradeTo(ctx, nextRelease, 120)).To(Succeed())
 		AddReportEntry("clusterctl upgrade apply", time.Since(start))
+		killLeader(ctx, lab.ManagementClient)
+		Expect(getPool(ctx).Status.UpdatedHostCount).NotTo(gstruct.PointTo(BeEquivalentTo(5)), "the rollout still runs")
 		waitForHosts()
 		waitForPods(ctx)
-		pool, five := t.Pool("infra"), gstruct.PointTo(BeEquivalentTo(5))
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
-			g.Expect(pool.Status).To(And(HaveField("HostCount", five), HaveField("UpdatedHostCount", five), HaveField("ReadyHostCount", five)))
-		}).WithTimeout(4 * time.Minute).Should(Succeed())
+		five := gstruct.PointTo(BeEquivalentTo(5))
+		Eventually(ctx, getPool).WithTimeout(4 * time.Minute).Should(HaveField("Status", And(HaveField("HostCount", five),
+			HaveField("UpdatedHostCount", five), HaveField("ReadyHostCount", five))))
 		AddReportEntry("the upgrade, the boots and the rollout", time.Since(start))
 		AddReportEntry("longest time without a config server", gap())
 		var nodes []string
@@ -253,45 +320,69 @@ var _ = Describe("Poolboot installed with clusterctl", Ordered, func() {
 			Expect(after[host]).To(Equal(before[host]+1), "the rollout reboots each host, and the upgrade none")
 		}
 		Expect(site.MostAway(history.Versions(), start, nodes[:len(before)]...)).To(Equal(1), "maxUnavailable")
+		Eventually(ctx, func(g Gomega) {
+			var crds apiextensionsv1.CustomResourceDefinitionList
+			g.Expect(lab.ManagementClient.List(ctx, &crds, client.MatchingLabels{clusterv1.ProviderNameLabel: "bootstrap-poolboot"})).To(Succeed())
+			g.Expect(crds.Items).To(HaveLen(5))
+			for _, crd := range crds.Items {
+				g.Expect(crd.Status.StoredVersions).To(Equal([]string{"v1alpha1"}), crd.Name)
+				g.Expect(crd.Annotations).To(HaveKeyWithValue(clusterv1.CRDMigrationObservedGenerationAnnotation, fmt.Sprint(crd.Generation)), crd.Name)
+			}
+		}).Should(Succeed(), "the next upgrade can start")
 	}, SpecTimeout(8*time.Minute))
 
-	It("is not removed with its kinds while something uses them", func(ctx SpecContext) {
+	It("says which URL a host cannot reach, and the host continues when it can", func(ctx SpecContext) {
+		moveServer(ctx, "del")
+		waitForHosts := scaleTo(ctx, 6)
+		url := "https://" + cluster.ServiceAddress() + ":9444"
+		Eventually(ctx, func() (string, error) { return plugin(ctx, "boots", "-n", t.Namespace, "-o", "json") }).
+			Should(MatchRegexp("host [^ ]+ was chosen and has not requested its configuration from " + url + " yet: .* check on its console that it can connect to this URL"))
+		Eventually(ctx, consoleOfBoot).Should(MatchRegexp("no route to host|timeout"))
+		moveServer(ctx, "add")
+		waitForHosts()
+	}, SpecTimeout(2*time.Minute))
+
+	It("boots a host after the certificate of the config server has expired and cert-manager has renewed it", func(ctx SpecContext) {
+		certManager := func(replicas string) {
+			GinkgoHelper()
+			_, err := lab.Kubectl(ctx, cluster.ControlPlane, "scale", "deployment", "cert-manager", "--namespace=cert-manager", "--replicas="+replicas)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		_, restarts := configServers(ctx, lab)
+		certManager("0")
+		Eventually(ctx, func() (string, error) {
+			return lab.Kubectl(ctx, cluster.ControlPlane, "get", "pods", "--namespace=cert-manager", "-o", "name")
+		}).Should(BeEmpty())
+		expireCertificate(ctx, lab.ManagementClient)
+		waitForCertificates(ctx, lab, false)
+		waitForHosts := scaleTo(ctx, 7)
+		Eventually(ctx, consoleOfBoot).Should(MatchRegexp("certificate has expired|connection refused"))
+		certManager("1")
+		waitForCertificates(ctx, lab, true)
+		waitForHosts()
+		waitForPods(ctx)
+		_, after := configServers(ctx, lab)
+		Expect(after).To(Equal(restarts))
+	}, SpecTimeout(3*time.Minute))
+
+	It("is removed with its kinds when nothing uses them, and installed again", func(ctx SpecContext) {
 		_, _, err := cli.Run(ctx, cluster.Kubeconfig, "delete", "--bootstrap=poolboot", "--include-crd")
 		Expect(err).To(MatchError(ContainSubstring("Please delete these objects first")))
-		Expect(lab.ManagementClient.List(ctx, &poolv1.MachineConfigPoolList{})).To(Succeed())
-	}, SpecTimeout(time.Minute))
-})
-
-// connects reports whether a program in the network of a Pod can connect to an address.
-func connects(ctx context.Context, pod *corev1.Pod, address string, port any) (bool, error) {
-	i := slices.IndexFunc(cluster.Nodes, func(h *baremetal.Host) bool { return h.Name() == pod.Spec.NodeName })
-	script := `for net in /var/run/netns/*; do
-		nsenter --net=$net ip -o address | grep -qwF "$1" || continue
-		nsenter --net=$net timeout 3 bash -c ": </dev/tcp/$2/$3" && echo open || echo closed
-	done 2>/dev/null`
-	output, err := cluster.Nodes[i].Run(ctx, "bash", "-c", script, "bash", pod.Status.PodIP, address, fmt.Sprint(port))
-	if output == "" {
-		err = errors.Join(err, fmt.Errorf("%s has no network of Pod %s", pod.Spec.NodeName, pod.Name))
-	}
-	return output == "open\n", err
-}
-
-// watchServer connects with the config server all the time, and returns a function that returns the longest time
-// without an answer.
-func watchServer(ctx context.Context) func() time.Duration {
-	address := net.JoinHostPort(cluster.ServiceAddress(), "9444")
-	ctx, end := context.WithCancel(ctx)
-	result := make(chan time.Duration, 1)
-	go func() {
-		var longest time.Duration
-		for last := time.Now(); ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-			dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: time.Second}, Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it sends nothing
-			if connection, err := dialer.DialContext(ctx, "tcp", address); err == nil {
-				_ = connection.Close()
-				longest, last = max(longest, time.Since(last)), time.Now()
-			}
+		scaleTo(ctx, 0)
+		_, err = lab.Kubectl(ctx, cluster.ControlPlane, "delete", "cluster", "edge", "--namespace=edge")
+		Expect(err).NotTo(HaveOccurred())
+		for _, namespace := range []string{t.Namespace, "edge"} {
+			Eventually(ctx, func() (string, error) {
+				return lab.Kubectl(ctx, cluster.ControlPlane, "get", "poolbootconfigs", "-o", "name", "--namespace="+namespace)
+			}).WithTimeout(2 * time.Minute).Should(BeEmpty())
+			_, err = lab.Kubectl(ctx, cluster.ControlPlane, "delete", "--namespace="+namespace, "--all", "machineconfigpools,machineconfigs,poolbootconfigtemplates")
+			Expect(err).NotTo(HaveOccurred())
 		}
-		result <- longest
-	}()
-	return func() time.Duration { end(); return <-result }
-}
+		_, _, err = cli.Run(ctx, cluster.Kubeconfig, "delete", "--bootstrap=poolboot", "--include-crd")
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func() error { return lab.ManagementClient.List(ctx, &poolv1.MachineConfigPoolList{}) }).Should(HaveOccurred())
+		_, _, err = cli.Run(ctx, cluster.Kubeconfig, "init", "--bootstrap=poolboot:"+nextRelease)
+		Expect(err).NotTo(HaveOccurred())
+		waitForPods(ctx)
+	}, SpecTimeout(5*time.Minute))
+})
