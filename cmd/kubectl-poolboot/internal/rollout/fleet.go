@@ -86,8 +86,8 @@ func (o *statusOptions) runFleet(ctx context.Context, to input.Connection) error
 	return err
 }
 
-// Fleet returns the states of pools, each with its hosts, also those that have not joined, and the exit code of the worst
-// one. Hosts without a pool that need a person have a state of their own for each namespace.
+// Fleet returns the states of pools, each with its hosts, also those that have not joined, and the exit code of the
+// worst one. Hosts without a pool that need a person have a state of their own for each namespace.
 func Fleet(pools []poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) ([]PoolStatus, int) {
 	statuses, code := []PoolStatus{}, 0
 	rest := slices.DeleteFunc(slices.Clone(configs), func(c bootstrapv1.PoolbootConfig) bool { return !c.DeletionTimestamp.IsZero() })
