@@ -142,7 +142,7 @@ var _ = Describe("The deployment of a host", func() {
 			hostIs(ctx, func(h *bmov1alpha1.BareMetalHost) {
 				h.Status.Provisioning.State, h.Status.ErrorCount = bmov1alpha1.StateProvisioning, 0
 			})
-			Expect(message(ctx)).To(HaveSuffix("configuration from https://boot.example.com:9444 yet: "+
+			Expect(message(ctx)).To(HaveSuffix("configuration from https://boot.example.com:9444 yet: " +
 				"when it boots its image, check on its console that it can connect to this URL"))
 		})
 
