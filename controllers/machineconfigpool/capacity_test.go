@@ -5,6 +5,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
 var _ = Describe("The capacity of a pool", func() {
@@ -49,5 +54,27 @@ var _ = Describe("The capacity of a pool", func() {
 		Expect(after(time.Hour, 3, 12)).To(BeEquivalentTo(3), "the first of them has joined")
 		s.pool.Status.CapacityHostCount = 0
 		Expect(after(2*time.Hour, 0, 12)).To(BeZero())
+	})
+
+	It("does not include a host from when it is in another pool", func() {
+		objects := []client.Object{cluster(), newPool("worker", "worker", time.Hour), newPool("infra", "infra", 0)}
+		for _, name := range []string{"a", "b"} {
+			c := joined(machine(name, "infra", "", true))
+			c.Status.NodeRef = bootstrapv1.NodeReference{Name: "node-" + name, UID: "uid-" + name}
+			objects = append(objects, c)
+		}
+		f := newFixture(objects...)
+		Expect(f.reconcile("infra").Status.CapacityHostCount).To(BeEquivalentTo(2))
+
+		moved := objects[len(objects)-1].(*bootstrapv1.PoolbootConfig)
+		Expect(f.Get(ctx(), client.ObjectKeyFromObject(moved), moved)).To(Succeed())
+		moved.Status.PoolRole = "worker"
+		Expect(f.Status().Update(ctx(), moved)).To(Succeed())
+		f.crash = func(verb string) bool { return verb == "patch status" }
+		_, err := f.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: "infra"}})
+		Expect(err).To(MatchError(errCrash), "it is tried again")
+		f.crash = func(string) bool { return false }
+		Expect(f.reconcile("infra").Status.CapacityHostCount).To(BeEquivalentTo(1))
+		Expect(f.reconcile("worker").Status.CapacityHostCount).To(BeEquivalentTo(1))
 	})
 })

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -89,6 +90,8 @@ type counts struct {
 	total, updated, ready, agentless int32
 	// joined are the hosts that rollouts count. notReplaced are those that are missing to the capacity of the pool.
 	joined, notReplaced int32
+	// names are those of the PoolbootConfigs of the joined hosts.
+	names sets.Set[string]
 	// booting are the Machines that have not joined yet. notInPool are those that have joined and whose Nodes are not
 	// Ready in the pool. Together, they are the unavailable Machines.
 	booting, notInPool []string
@@ -114,7 +117,7 @@ type counts struct {
 
 func (s *scope) countMachines() (n counts) {
 	target := s.target()
-	n.running = map[runs][]string{}
+	n.running, n.names = map[runs][]string{}, sets.New[string]()
 	for i := range s.machines {
 		name, state := s.machines[i].Name, stateOf(&s.machines[i])
 		if state.free {
@@ -124,6 +127,7 @@ func (s *scope) countMachines() (n counts) {
 		n.total++
 		if rollout.IsInPool(s.pool.Spec.PoolRole, &s.machines[i]) {
 			n.joined++
+			n.names.Insert(name)
 		}
 		if state.agentless {
 			n.agentless++

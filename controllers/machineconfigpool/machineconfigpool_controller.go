@@ -106,6 +106,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	created, err := r.ensureRendered(ctx, s)
 	s.setOwner()
 	if err = errors.Join(err, r.checkPausedConfiguration(ctx, s), r.write(ctx, before, s)); err == nil {
+		s.cache.joined = s.counted.names
 		r.reportChanges(before, s, created)
 		r.reportRollout(before, s)
 		s.reconcileIn(s.hold.Wait)
@@ -206,6 +207,8 @@ type scope struct {
 	configs []poolv1.MachineConfig
 	// machines are the PoolbootConfigs whose recorded pool is this pool.
 	machines []bootstrapv1.PoolbootConfig
+	// moved is how many hosts of the pool are in another pool since the last reconcile.
+	moved int32
 	// unrecorded is true while a Machine that has joined, and can be in the pool, has no recorded configuration:
 	// directly after clusterctl move.
 	unrecorded bool
@@ -272,7 +275,12 @@ func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*
 	s.unrecorded = slices.ContainsFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool {
 		return record.HasJoined(&c) && c.Status.Boot.ServedConfiguration.Name == "" && (c.Status.PoolRole == "" || c.Status.PoolRole == p.Spec.PoolRole)
 	})
-	s.machines = slices.DeleteFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool { return c.Status.PoolRole != p.Spec.PoolRole })
+	s.machines = slices.DeleteFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool {
+		if role := c.Status.PoolRole; role != "" && role != p.Spec.PoolRole && s.cache.joined.Has(c.Name) {
+			s.moved++
+		}
+		return c.Status.PoolRole != p.Spec.PoolRole
+	})
 	return s, nil
 }
 

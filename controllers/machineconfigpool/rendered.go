@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -156,6 +157,8 @@ type renderCache struct {
 	stuckSince time.Time
 	// smallerSince is since when the pool has fewer Machines than its capacity. It is zero otherwise.
 	smallerSince time.Time
+	// joined are the PoolbootConfigs of the hosts that had joined. A host that moves is found by it.
+	joined sets.Set[string]
 	// counters identify the counters of the pool.
 	counters metrics.PoolCounters
 }

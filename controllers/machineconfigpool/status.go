@@ -171,9 +171,10 @@ const replacementDelay = time.Minute
 
 // setCapacity sets how many hosts the pool has when all are available. It grows with the hosts that join. It shrinks
 // only if fewer Machines exist for longer than a replacement needs to be created: a host that is replaced counts until
-// its replacement has joined, and a host that boots in addition does not.
+// its replacement has joined, and a host that boots in addition does not. A host that is in another pool counts there.
 func (s *scope) setCapacity(n counts, now time.Time) {
 	capacity := &s.pool.Status.CapacityHostCount
+	*capacity -= s.moved
 	switch {
 	case n.joined >= *capacity:
 		*capacity = n.joined
