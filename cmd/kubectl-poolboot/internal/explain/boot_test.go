@@ -188,6 +188,22 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(r.Out).To(MatchRegexp(`Reboot: +yes: file /etc/motd\n`))
 	})
 
+	DescribeTable("print whether a host that was changed by hand reboots when its configuration is applied again, and why", func(drift, want string) {
+		runs := "rendered-infra-" + strings.Repeat("a", 32)
+		config.Status.Boot.ServedConfiguration.Name, config.Status.Update.DesiredRevision = runs, strings.Repeat("0", 64)
+		node.Annotations[agentv1.ReportVersionAnnotation], node.Annotations[agentv1.DriftAnnotation] = "1", drift
+		infra += "status: {configuration: {name: " + runs + "}}\n---\n" +
+			clitest.Config(runs, "none", strings.Replace(clitest.Motd("new"), "{", "{kernelArguments: [nosmt], ", 1))
+		_, r := asked(true, "node", "infra-x7k2m")
+		Expect(r.Out).To(MatchRegexp(`Reboot: +%s\n`, want))
+	},
+		Entry("with a file", "/etc/motd: Content", "yes: file /etc/motd"),
+		Entry("with several", "/etc/x: Overridden\nquiet: AdditionalKernelArgument\n/etc/motd: Mode", "yes: kernelArguments, file /etc/motd"),
+		Entry("with a kernel argument that is missing", "nosmt: MissingKernelArgument", "yes: kernelArguments"),
+		Entry("with a kernel argument that is left", "quiet: AdditionalKernelArgument", "yes: kernelArguments"),
+		Entry("with what is not Poolboot's, which stays", "/etc/systemd/system/a.service.d/b.conf: AdditionalDropIn", "no: nothing changes on the host"),
+	)
+
 	It("predict nothing for a host whose pool hands out nothing yet", func() {
 		runs := "rendered-worker-" + strings.Repeat("b", 32)
 		config.Status.Boot.ServedConfiguration.Name, config.Status.Update.DesiredRevision = runs, strings.Repeat("0", 64)

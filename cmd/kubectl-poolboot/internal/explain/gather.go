@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -147,11 +149,17 @@ func (g *gatherer) gatherAround(ctx context.Context, s *subject) error {
 	return nil
 }
 
-// planUpdate plans the update of a running host that does not run what its pool hands out.
+// planUpdate plans the update of a running host that does not run what its pool hands out, or was changed by hand.
 func (g *gatherer) planUpdate(ctx context.Context, s *subject) {
 	runs := s.config.Status.Boot.ServedConfiguration.Name
 	of, err := pool.OfRole(s.pools, s.config.Status.PoolRole)
-	if err != nil || !of.Status.Configuration.IsDefined() || s.config.Status.Update.DesiredRevision == "" || runs == "" || pool.HasSameContent(runs, of.Status.Configuration.Name) {
+	drift := rollout.ReportOf(s.node).Drift
+	if err != nil || !of.Status.Configuration.IsDefined() || s.config.Status.Update.DesiredRevision == "" || runs == "" {
+		return
+	}
+	if !pool.HasSameContent(runs, of.Status.Configuration.Name) {
+		drift = "" // an update leaves it as it is
+	} else if drift == "" {
 		return
 	}
 	var configs [2]poolv1.MachineConfig
@@ -164,12 +172,31 @@ func (g *gatherer) planUpdate(ctx context.Context, s *subject) {
 	worker, _ := pool.OfRole(s.pools, poolv1.RoleWorker)
 	isMoved := configs[0].Labels[poolv1.RenderedForLabel] != of.Name
 	can := update.CapabilitiesWithout(s.config.Status.Update.UnsupportedChanges...)
-	plan, err := pool.PlanUpdate(of, worker, configs[0].Spec, configs[1].Spec, isMoved, can)
+	paths := changeByHand(&configs[0].Spec, drift)
+	plan, err := pool.PlanUpdate(of, worker, configs[0].Spec, configs[1].Spec, isMoved, can, paths...)
 	if err != nil {
 		s.addUnseen("effect of the update", err)
 		return
 	}
 	s.reboot = plan.DescribeReboot()
+}
+
+// changeByHand changes the kernel arguments and the operating system of a configuration to others, if they are in what
+// an agent reports that differs on its host. It returns the paths of that which a host can write again.
+func changeByHand(spec *poolv1.MachineConfigSpec, drift string) (paths []string) {
+	for difference := range strings.SplitSeq(drift, "; ") {
+		name, kind, _ := strings.Cut(difference, ": ")
+		switch kind {
+		case "MissingKernelArgument", "AdditionalKernelArgument":
+			spec.KernelArguments = append(spec.KernelArguments, name)
+		case "OperatingSystem":
+			spec.OSImageURL, spec.Extensions, spec.KernelType = "", nil, ""
+		case "", "AdditionalDropIn", "Masked", "NotRestored", "Overridden", "Unreadable":
+		default:
+			paths = append(paths, name)
+		}
+	}
+	return paths
 }
 
 // readPools finds the Cluster of a subject, and reads the pools of that Cluster.
