@@ -2,12 +2,12 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"k8s.io/utils/ptr"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
@@ -203,10 +203,7 @@ func (u *hostUpdate) whatChanged() string {
 	if len(names) == 0 {
 		return ""
 	}
-	if more := len(names) - maxUnits; more > 0 {
-		names = append(names[:maxUnits], fmt.Sprintf("%d more", more))
-	}
-	return "; the update changed " + strings.Join(names, ", ")
+	return "; the update changed " + excerpt.List(maxUnits, names)
 }
 
 // obstacles says why the update is not possible.

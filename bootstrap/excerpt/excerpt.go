@@ -55,9 +55,11 @@ func Line(text string, size int) string {
 	return Of(strings.Join(strings.Fields(Printable(text)), " "), size)
 }
 
-// Names returns the first of some names, sorted, and how many more there are.
-func Names(most int, names []string) string {
-	slices.Sort(names)
+// Names is List of sorted names.
+func Names(most int, names []string) string { return List(most, slices.Sorted(slices.Values(names))) }
+
+// List returns the first of some names, and how many more there are.
+func List(most int, names []string) string {
 	if more := len(names) - most; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
 	}

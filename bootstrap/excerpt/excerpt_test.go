@@ -35,6 +35,14 @@ var _ = It("Text that prints keeps lines and tabs, and nothing that controls a t
 	Expect(excerpt.Line(strings.Repeat("word\n", 20), 12)).To(Equal("word wor …"))
 })
 
+var _ = It("A list names the first of its names, and how many more there are", func() {
+	names := []string{"c", "a", "b"}
+	Expect(excerpt.List(2, names)).To(Equal("c, a and 1 more"))
+	Expect(excerpt.List(3, names)).To(Equal("c, a, b"))
+	Expect(excerpt.Names(2, names)).To(Equal("a, b and 1 more"))
+	Expect(names).To(HaveExactElements("c", "a", "b"))
+})
+
 var _ = It("An excerpt of any text is valid and fits", func() {
 	for _, text := range []string{"", "a", "a b", "ü ü", strings.Repeat("\xff", 40), strings.Repeat("word ", 20), strings.Repeat("€", 20)} {
 		for size := range 60 {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
@@ -81,10 +82,11 @@ func DescribeOrigins(origins []Origin, text string) string {
 		}
 		described = append(described, fmt.Sprintf("%s %s comes from %s", o.Kind, o.Name, from))
 	}
-	if more := len(described) - maxDescribed; more > 0 {
-		described = append(described[:maxDescribed], fmt.Sprintf("%d more, see kubectl poolboot render --explain", more))
+	text = excerpt.List(maxDescribed, described)
+	if len(described) > maxDescribed {
+		text += ", see kubectl poolboot render --explain"
 	}
-	return strings.Join(described, ", ")
+	return text
 }
 
 // entry identifies one entry of a configuration.

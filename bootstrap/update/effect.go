@@ -1,9 +1,9 @@
 package update
 
 import (
-	"fmt"
 	"slices"
-	"strings"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 )
 
 // Effect is the strongest thing that happens to a running host when it changes to another configuration.
@@ -52,16 +52,13 @@ func (p *Plan) DescribeReboot() string {
 			reasons = append(reasons, c.String())
 		}
 	}
-	if more := len(reasons) - maxReasons; more > 0 {
-		reasons = append(reasons[:maxReasons], fmt.Sprintf("%d more", more))
-	}
 	switch {
 	case !p.IsPossible():
 		return "is not enough: a running host can't apply the config"
 	case len(p.Changes) == 0:
 		return "no: nothing changes on the host"
 	case len(reasons) > 0:
-		return "yes: " + strings.Join(reasons, ", ")
+		return "yes: " + excerpt.List(maxReasons, reasons)
 	}
 	return "no: " + p.Summary()
 }

@@ -2,7 +2,6 @@ package machineconfigpool
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,6 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
@@ -194,7 +194,7 @@ func (n counts) freeMessage() string {
 	if len(n.free) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d BareMetalHost(s) wait for spec.image and do not count yet (%s)", len(n.free), joinNames(n.free))
+	return fmt.Sprintf("; %d BareMetalHost(s) wait for spec.image and do not count yet (%s)", len(n.free), excerpt.Names(maxNames, n.free))
 }
 
 // renewingAgentless says how the hosts that no update reaches get another configuration. It returns "" if there are
@@ -221,7 +221,7 @@ func (n counts) pendingMessage() string {
 	var parts []string
 	add := func(names []string, problem, next string) {
 		if len(names) > 0 {
-			parts = append(parts, fmt.Sprintf("%d of %d hosts %s (%s): %s", len(names), n.total, problem, joinNames(names), next))
+			parts = append(parts, fmt.Sprintf("%d of %d hosts %s (%s): %s", len(names), n.total, problem, excerpt.Names(maxNames, names), next))
 		}
 	}
 	add(n.booting, "have not joined yet", "see the conditions of their PoolbootConfigs")
@@ -234,12 +234,3 @@ func (n counts) pendingMessage() string {
 
 // maxNames is how many Machines a message names.
 const maxNames = 5
-
-// joinNames joins the first Machines of a list, and how many more there are.
-func joinNames(names []string) string {
-	slices.Sort(names)
-	if more := len(names) - maxNames; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), more)
-	}
-	return strings.Join(names, ", ")
-}

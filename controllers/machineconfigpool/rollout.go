@@ -13,6 +13,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
@@ -161,7 +162,7 @@ func (n counts) blockedMessage() string {
 	case len(n.notInPool) == 0:
 		next = "the rollout goes on when these have joined, or by itself after a minute if nothing replaces those that are gone"
 	}
-	return fmt.Sprintf("no host begins its update while these are unavailable (%s): %s; ", joinNames(n.unavailableNames()), next)
+	return fmt.Sprintf("no host begins its update while these are unavailable (%s): %s; ", excerpt.Names(maxNames, n.unavailableNames()), next)
 }
 
 // setRollout sets when the last rollout began and ended. It begins when the first host is updated to what the pool

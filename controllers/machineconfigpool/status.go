@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
@@ -131,7 +132,7 @@ func (s *scope) setDegraded(n counts) {
 	if len(n.degraded) == 0 {
 		s.setCondition(poolv1.NodeDegradedCondition, false, poolv1.AsExpectedReason, "no host of the pool needs a user to act")
 	} else {
-		message := fmt.Sprintf("%d of %d hosts need a user to act: %s", len(n.degraded), n.total, joinNames(n.degraded))
+		message := fmt.Sprintf("%d of %d hosts need a user to act: %s", len(n.degraded), n.total, excerpt.Names(maxNames, n.degraded))
 		if messages = append(messages, message); s.problem == nil {
 			reason = poolv1.HostsDegradedReason
 		}

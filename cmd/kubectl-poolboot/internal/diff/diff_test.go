@@ -237,7 +237,7 @@ $`))
 		Entry("a unit without a policy", "{}", unit("enabled: true"), "yes: unit a.service"),
 		Entry("a file with a default policy", "{}", ignition("storage: {files: [{path: /etc/crio/policies/a, mode: 0644}]}"), "no: Reload crio.service"),
 		Entry("many files", "{}", ignition("storage: {files: [{path: /a}, {path: /b}, {path: /c}, {path: /d}, {path: /e}, {path: /f}, {path: /g}]}"),
-			"yes: file /a, file /b, file /c, file /d, file /e, 2 more"),
+			"yes: file /a, file /b, file /c, file /d, file /e and 2 more"),
 		Entry("the extensions image", "{}", "{baseOSExtensionsContainerImage: a}", "no: nothing changes on the host"),
 		Entry("the extensions image and extensions", "{}", "{baseOSExtensionsContainerImage: a, extensions: [b]}", "yes: extensions"),
 		Entry("keys", user("sshAuthorizedKeys: [a]"), user("sshAuthorizedKeys: [b]"), "no: None"),

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -207,13 +208,9 @@ func (f *facts) notMovedTraps() (traps []trap) {
 			}
 		}
 		slices.Sort(names)
-		shown := names
-		if len(shown) > 5 {
-			shown = append(slices.Clone(shown[:5]), fmt.Sprintf("and %d more", len(shown)-5))
-		}
 		remedy := cmp.Or(f.kindRemedy(kind), fmt.Sprintf("kubectl -n %s label %s %s %s=",
 			f.namespace, strings.ToLower(kind.Kind), strings.Join(names, " "), clusterctlv1.ClusterctlMoveLabel))
-		traps = append(traps, trap{Lost, fmt.Sprintf("%s %s/%s", kind.Kind, f.namespace, strings.Join(shown, ", ")), why, remedy})
+		traps = append(traps, trap{Lost, fmt.Sprintf("%s %s/%s", kind.Kind, f.namespace, excerpt.List(5, names)), why, remedy})
 	}
 	return traps
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -138,14 +139,11 @@ const maxListed = 5
 // printRevisions prints a table.
 func printRevisions(table *cli.Table, revisions []revision) error {
 	join := func(names []string, count int) string {
+		most := len(names)
 		if !table.Wide {
-			names = names[:min(maxListed, len(names))]
+			most = min(maxListed, most)
 		}
-		text := strings.Join(names, ", ")
-		if more := count - len(names); more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
-		}
-		return text
+		return excerpt.List(most, append(slices.Clip(names), make([]string, count-len(names))...))
 	}
 	table.Header = []string{"CONFIG", "HANDED OUT", "RUNNING", "TOLD", "CHANGES"}
 	rows := make([][]string, len(revisions))

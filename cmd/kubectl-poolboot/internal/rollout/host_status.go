@@ -14,6 +14,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
@@ -168,7 +169,7 @@ func nameOthers(hosts []HostStatus) {
 	if len(names) == 0 {
 		return
 	}
-	text := listFirst(names, maxOthers)
+	text := excerpt.List(maxOthers, names)
 	for i := range hosts {
 		if hosts[i].State == bootstrapv1.UpdateWaitingReason {
 			hosts[i].Message = strings.Replace(hosts[i].Message, others, others+" ("+text+")", 1)

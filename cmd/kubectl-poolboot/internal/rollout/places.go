@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/util"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
@@ -26,15 +27,7 @@ func describeHolders(members []member) string {
 			holders = append(holders, fmt.Sprintf("%s (%s)", m.Name, why))
 		}
 	}
-	return listFirst(holders, maxHolders)
-}
-
-// listFirst lists names, and says how many more than limit there are.
-func listFirst(names []string, limit int) string {
-	if more := len(names) - limit; more > 0 {
-		return fmt.Sprintf("%s, and %d more", strings.Join(names[:limit], ", "), more)
-	}
-	return strings.Join(names, ", ")
+	return excerpt.List(maxHolders, holders)
 }
 
 // describePlace returns why a host of Poolboot takes a place of maxUnavailable, or "".

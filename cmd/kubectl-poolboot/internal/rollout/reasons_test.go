@@ -80,7 +80,7 @@ var _ = Describe("plan of files gives the reason", func() {
 		for i := 5; i < 14; i++ {
 			nodes = append(nodes, newNode(fmt.Sprintf("n%02d", i), infra, i, ours("b", "new", "a", "b", "Rebooting")))
 		}
-		Expect(reasons(withStatus("infra", "new", "maxUnavailable: 2"), nodes...)).To(ContainElement(HaveSuffix("n07 (it is in an update), and 6 more")))
+		Expect(reasons(withStatus("infra", "new", "maxUnavailable: 2"), nodes...)).To(ContainElement(HaveSuffix("n07 (it is in an update) and 6 more")))
 	})
 
 	It("and that a Node without a failure domain is last", func() {

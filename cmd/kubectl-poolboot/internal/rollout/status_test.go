@@ -241,7 +241,7 @@ var _ = Describe("status", func() {
 		}
 		Expect(messages(ready(done("a")))).To(ConsistOf(HaveSuffix("waits for other hosts of the pool before its update")))
 		Expect(messages(ready(applies("b")), ready(failed("c", newConfig)))).To(ConsistOf(HaveSuffix("waits for other hosts of the pool (b, c) before its update")))
-		Expect(messages(applies("b"), applies("c"), applies("d"), applies("e"))).To(ConsistOf(HaveSuffix("of the pool (b, c, d, and 1 more) before its update")))
+		Expect(messages(applies("b"), applies("c"), applies("d"), applies("e"))).To(ConsistOf(HaveSuffix("of the pool (b, c, d and 1 more) before its update")))
 	})
 
 	It("counts a host that was told to begin as one that is away, since then, and not as one that is held back", func() {
