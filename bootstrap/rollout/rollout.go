@@ -57,6 +57,10 @@ func (h *Candidate) IsActive() bool {
 	return h.IsUnavailable || h.Progress == InUpdate || h.Progress == Unknown
 }
 
+// TakesPlace reports whether the host counts against maxUnavailable: it is unavailable or in an update, or its last
+// update failed.
+func (h *Candidate) TakesPlace() bool { return h.IsActive() || h.Progress == Failed }
+
 // DefaultMaxUnavailable is the number of hosts if a pool has no maxUnavailable.
 const DefaultMaxUnavailable = 1
 
@@ -78,11 +82,10 @@ func MaxUnavailable(value *intstr.IntOrString, hosts int) (int, error) {
 	return max(number, 1), nil
 }
 
-// Count returns how many hosts count against maxUnavailable: those that are unavailable or in an update, and those
-// whose last update failed.
+// Count returns how many hosts count against maxUnavailable.
 func Count(hosts []Candidate) (count int) {
 	for i := range hosts {
-		if h := &hosts[i]; h.IsActive() || h.Progress == Failed {
+		if hosts[i].TakesPlace() {
 			count++
 		}
 	}

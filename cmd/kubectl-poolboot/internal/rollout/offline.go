@@ -171,7 +171,7 @@ func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
 	hosts := make([]rollout.Candidate, len(members))
 	for i, m := range members {
 		hosts[i] = m.Candidate
-		if m.IsActive() {
+		if m.TakesPlace() {
 			p.Unavailable = append(p.Unavailable, m.Name)
 		}
 	}
@@ -210,7 +210,7 @@ func otherDomains(members []member, p plan, of member, label string) string {
 	}
 	busy := map[string][]string{}
 	for _, m := range members {
-		if rollout.Count([]rollout.Candidate{m.Candidate}) > 0 {
+		if m.TakesPlace() {
 			busy[m.Domain] = append(busy[m.Domain], m.Name)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
-// maxHolders is how many of the hosts that take all places are named.
+// maxHolders is how many hosts that take places, or are next, are named.
 const maxHolders = 5
 
 // describeHolders names hosts that take places of maxUnavailable, each with the reason.

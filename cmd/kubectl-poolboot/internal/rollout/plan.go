@@ -14,6 +14,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -31,7 +32,7 @@ type planOptions struct {
 // plan is the plan of one pool, as it is printed as JSON. Lists are never null.
 type plan struct {
 	MaxUnavailable int `json:"maxUnavailable"`
-	// Unavailable are the hosts that are unavailable, or can be at any time because they are updated.
+	// Unavailable are the hosts that take places of MaxUnavailable, also because their update failed.
 	Unavailable []string `json:"unavailable"`
 	// Capacity is how many places of MaxUnavailable are free, also while something else holds back the pool, such as a
 	// pause.
@@ -50,8 +51,8 @@ func newPlan(streams genericiooptions.IOStreams, to input.Connection) *cobra.Com
 	cmd := &cobra.Command{
 		Use:   "plan POOL | --pools FILE... --nodes FILE...",
 		Short: "Print which hosts of a pool are updated next",
-		Long: `Print how many hosts of a pool can be unavailable at a time, which hosts are unavailable, how many places are free
-(capacity), which hosts are next, and why others are not. While the pool is paused, or its maintenance window or an
+		Long: `Print how many hosts of a pool can be unavailable at a time, which hosts take these places (UNAVAILABLE), how many are
+free (CAPACITY), which hosts are next, and why others are not. While the pool is paused, or its maintenance window or an
 update gate is closed, no host is next, and the capacity stays what it is. Nothing is written.
 
 With a POOL, the answer is about a pool in the management cluster. Its Nodes are read from the workload cluster, with
@@ -116,7 +117,7 @@ func printPlans(out io.Writer, plans map[string]plan) error {
 	var reasons strings.Builder
 	for _, role := range slices.Sorted(maps.Keys(plans)) {
 		p := plans[role]
-		pools = append(pools, []string{role, strconv.Itoa(p.MaxUnavailable), strings.Join(p.Unavailable, ", "), strconv.Itoa(p.Capacity), strings.Join(p.Next, ", ")})
+		pools = append(pools, []string{role, strconv.Itoa(p.MaxUnavailable), excerpt.List(maxHolders, p.Unavailable), strconv.Itoa(p.Capacity), excerpt.List(maxHolders, p.Next)})
 		if p.Reason != "" {
 			reasons.WriteString("\n" + cli.Paragraph("", fmt.Sprintf("No host of the pool %s is next: %s", role, p.Reason)))
 		}

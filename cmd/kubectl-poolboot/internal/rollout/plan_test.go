@@ -114,8 +114,8 @@ var _ = Describe("plan of files", func() {
 				Expect(asJSON(pools, waiting, node)).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":["b"],"capacity":1,"next":["a"]}}`), node)
 			}
 			failed := newNode("b", infra, 1, ours("b", "new", "a", "b", "Degraded"))
-			Expect(asJSON(pools, waiting, failed)).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":[],"capacity":1,"next":["a"]}}`))
-			Expect(asJSON([]string{withStatus("infra", "new")}, waiting, failed)).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":0,"next":[],"reason":"1 of the pool's hosts can be unavailable at a time, and these hold the places: b (its update failed)"}}`))
+			Expect(asJSON(pools, waiting, failed)).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":["b"],"capacity":1,"next":["a"]}}`))
+			Expect(asJSON([]string{withStatus("infra", "new")}, waiting, failed)).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":["b"],"capacity":0,"next":[],"reason":"1 of the pool's hosts can be unavailable at a time, and these hold the places: b (its update failed)"}}`))
 		})
 
 		It("does not count a host that is told a newer config during its update as one that begins an update", func() {
@@ -144,8 +144,13 @@ infra   c      it is in an update: Applying
 `))
 		Expect(clitest.ExpectSuccess(planning([]string{withStatus("infra", "new", "paused: true")}, []string{newNode("a", infra, 1, waits)}))).To(ContainSubstring("infra   a      the pool is paused: run kubectl poolboot rollout resume infra to update its hosts to what it renders"))
 		Expect(clitest.ExpectSuccess(planning([]string{pool}, []string{newNode("a", infra, 1, ours("b", "new", "a", "b", "Degraded"), "poolboot.io/update-reason: full"), newNode("b", infra, 2, waits)}))).To(And(
-			ContainSubstring("infra   1                <none>        0          <none>"), ContainSubstring("infra   a      its update failed: full"),
+			ContainSubstring("infra   1                a             0          <none>"), ContainSubstring("infra   a      its update failed: full"),
 			ContainSubstring("infra   b      1 of the pool's hosts can be unavailable at a time, and these hold the places: a (its update failed)")))
+		var many []string
+		for _, name := range strings.Split("abcdefg", "") {
+			many = append(many, newNode(name, infra, 1, updates))
+		}
+		Expect(clitest.ExpectSuccess(planning([]string{pool}, many))).To(ContainSubstring("infra   1                a, b, c, d, e and 2 more   0 "))
 	})
 
 	It("notes pools that roll out nothing, and Nodes that are in no pool", func() {
