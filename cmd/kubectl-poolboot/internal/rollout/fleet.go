@@ -172,7 +172,7 @@ func newPoolStatus(s summary) PoolStatus {
 	} else {
 		status.Problem = s.hold()
 	}
-	if late := s.first(func(h HostStatus) bool { return h.isDrainLate }); status.Problem == "" && late != nil {
+	if late := s.lateDrain(); status.Problem == "" && late != nil {
 		status.Problem = late.Error()
 	}
 	if status.Problem == "" && ready != nil && outlook.Of(ready.Reason) == outlook.Retries {

@@ -224,7 +224,7 @@ func (f *follower) show(ctx context.Context) error {
 	case f.pool.Status.Configuration.Name != f.target:
 		return exec.CodeExitError{Code: exitSuperseded, Err: fmt.Errorf("%s hands out %s in place of %s: run the command again to follow it",
 			describe(f.pool), f.pool.Status.Configuration.Name, f.target)}
-	case f.pool.Spec.IsPaused():
+	case f.pool.Spec.IsPaused() && !s.isUpdating():
 		return s.held()
 	}
 	return nil

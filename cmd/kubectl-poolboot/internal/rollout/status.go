@@ -49,8 +49,9 @@ Exit codes: 0 if all hosts run what the pool renders, and without --watch also w
 host does not boot until you act, an update failed or is not possible, an agent does not answer, a host was changed by
 hand, a Node does not exist, is not Ready or has not the labels of one pool, a host without an agent runs another
 config, the pool cannot be rendered, an update gate cannot be read, or --timeout expires. 2 if the pool is paused and
-something waits, or if hosts wait and the maintenance window or an update gate is closed, or unavailable hosts take all
-places; --watch waits for all but the pause until --timeout expires. 3 with --watch if the pool hands out another config
+something waits, if hosts wait and the maintenance window or an update gate is closed or unavailable hosts take all
+places, or if a drain takes longer than spec.updates.drainTimeoutSeconds; --watch waits for all but the pause until
+--timeout expires. 3 with --watch if the pool hands out another config
 before all hosts run the first.`,
 		Example: `  # All pools
   kubectl poolboot rollout status -A
@@ -222,11 +223,24 @@ func (s summary) first(isOne func(HostStatus) bool) error {
 	return nil
 }
 
-// held returns what holds the hosts back while none is being updated: a pause, the maintenance window or a gate. It
-// returns nil if nothing does.
+// held returns what holds the hosts back: a drain that takes too long, or while no host is being updated, a pause, the
+// maintenance window or a gate. It returns nil if nothing does.
 func (s summary) held() error {
-	if s.hold() == "" || slices.ContainsFunc(s.hosts, func(h HostStatus) bool { return h.IsInUpdate }) {
+	switch late := s.lateDrain(); {
+	case late != nil:
+		return cli.ActionRequired(late)
+	case s.hold() == "" || s.isUpdating():
 		return nil
 	}
 	return cli.ActionRequired(errors.New(s.String()))
+}
+
+// lateDrain returns the first drain that takes longer than the pool allows, or nil.
+func (s summary) lateDrain() error {
+	return s.first(func(h HostStatus) bool { return h.isDrainLate })
+}
+
+// isUpdating reports whether a host is being updated.
+func (s summary) isUpdating() bool {
+	return slices.ContainsFunc(s.hosts, func(h HostStatus) bool { return h.IsInUpdate })
 }

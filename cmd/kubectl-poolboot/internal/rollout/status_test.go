@@ -265,15 +265,19 @@ var _ = Describe("status", func() {
 		Expect(since(untold, time.Hour)).To(ContainSubstring(" <none> Node a has not been told yet"), "the pool hands out another one since a moment ago")
 	})
 
-	It("has a drain that takes longer than drainTimeoutSeconds as a problem, and not as a failure", func() {
+	It("has a drain that takes longer than drainTimeoutSeconds as a problem with the exit code of what holds hosts back, and not as a failure", func() {
 		drains := func(name string, ago time.Duration) *bootstrapv1.PoolbootConfig {
 			config := newHost(name, oldConfig, newConfig, metav1.ConditionFalse, "Draining", "Pod web remains")
 			config.Status.Update.Stage, config.Status.Update.StageTime = bootstrapv1.UpdateDraining, &metav1.Time{Time: time.Now().Add(-ago)}
 			return config
 		}
-		r := newSite(nil, drains("a", 9*time.Minute), drains("b", 11*time.Minute)).run("status")
-		Expect(clitest.Rows(clitest.ExpectSuccess(r))[1]).To(Equal("infra rendered-infra-1 0/2 2 0 <none> PoolbootConfig edge/b-config: Draining: Pod web remains"))
-		Expect(newSite(nil, drains("a", 9*time.Minute)).run("status").Out).NotTo(ContainSubstring("PoolbootConfig"))
+		s := newSite(nil, drains("a", 9*time.Minute), drains("b", 11*time.Minute))
+		r := s.run("status")
+		Expect(r.Code).To(Equal(2))
+		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 0/2 2 0 <none> PoolbootConfig edge/b-config: Draining: Pod web remains"))
+		Expect(s.run("status", "infra")).To(And(HaveField("Code", 2), HaveField("ErrOut", "error: PoolbootConfig edge/b-config: Draining: Pod web remains\n")))
+		Expect(newSite(paused, drains("b", 11*time.Minute)).run("status", "infra", "--watch", "--timeout", "200ms")).To(And(HaveField("Code", 2), HaveField("ErrOut", ContainSubstring("--timeout 200ms expired"))))
+		Expect(clitest.ExpectSuccess(newSite(nil, drains("a", 9*time.Minute)).run("status"))).NotTo(ContainSubstring("PoolbootConfig"))
 	})
 
 	It("waits with --watch for a Node that is not Ready", func(ctx SpecContext) {
