@@ -14,6 +14,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
@@ -86,6 +87,16 @@ func (n counts) failed() int { return len(n.stopped) + len(n.failing) }
 
 // following returns the number of running hosts that run another configuration and change to that of the pool.
 func (n counts) following() int { return len(n.waiting) + len(n.updating) + len(n.stopped) }
+
+// runningOther returns the number of running hosts that follow their pool and run another configuration than this one.
+func (n counts) runningOther(configuration string) (count int) {
+	for is, names := range n.running {
+		if !pool.HasSameContent(is.configuration, configuration) {
+			count += len(names)
+		}
+	}
+	return count
+}
 
 // pendingReason returns the reason of Updated and Updating while Machines are not updated. The rollout has stopped if
 // no host is updated, and none is next: either there is none, or those whose update or units failed leave no room for
@@ -189,8 +200,12 @@ func (r *Reconciler) reportRollout(before *poolv1.MachineConfigPool, s *scope) {
 	}
 	isNew := !last.StartTime.Equal(old.StartTime) || last.Configuration != old.Configuration // times have whole seconds
 	if last.StartTime != nil && last.CompletionTime == nil && isNew {
-		event(corev1.EventTypeNormal, poolv1.EventRolloutStarted, "%d of %d hosts change to %s",
-			s.counted.following(), s.counted.total, last.Configuration)
+		if changing := s.counted.runningOther(last.Configuration); changing > 0 {
+			event(corev1.EventTypeNormal, poolv1.EventRolloutStarted, "%d of %d hosts change to %s", changing, s.counted.total, last.Configuration)
+		} else {
+			event(corev1.EventTypeNormal, poolv1.EventRolloutStarted, "%d of %d hosts run %s, and change to another assignment of it",
+				s.counted.following(), s.counted.total, last.Configuration)
+		}
 	}
 	if wasStopped := hasReason(before, poolv1.RolloutStoppedReason); !wasStopped && hasReason(s.pool, poolv1.RolloutStoppedReason) {
 		event(corev1.EventTypeWarning, poolv1.RolloutStoppedReason, "%d of %d hosts cannot be updated to %s or have units that fail, and %d wait: see the condition %s of the pool",

@@ -176,7 +176,7 @@ var _ = Describe("The rollout of a pool", func() {
 		p = becomes("m1", bootstrapv1.UpdateApplyingReason)
 		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsUpdatingReason, "(m1)"))
 		Expect(p.Status.UpdatedHostCount).To(HaveValue(BeEquivalentTo(0)))
-		Expect(eventReasons()).To(ConsistOf("RolloutStarted"))
+		Expect(controllertest.Events(s.events)).To(ConsistOf("Normal RolloutStarted 2 of 2 hosts run " + p.Status.Configuration.Name + ", and change to another assignment of it"))
 		p = becomes("m1", bootstrapv1.UpdateDegradedReason)
 		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 hosts cannot be updated (m1)"))
 		Expect(eventReasons()).To(ConsistOf("RolloutStopped"))
@@ -321,6 +321,17 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(p.Status.Rollout.Configuration).To(And(Equal(p.Status.Configuration.Name), Not(Equal(first.Configuration))))
 		Expect(p.Status.Rollout.CompletionTime).To(BeNil())
 		Expect(eventReasons()).To(ContainElement("RolloutStarted"))
+	})
+
+	It("begins with an event that counts only hosts that run another configuration", func() {
+		name := becomes("m1", bootstrapv1.UpdateDoneReason).Status.Configuration.Name
+		c := follower("m1", "")
+		Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
+		c.Status.Update.RunningRevision = strings.Repeat("0", 64)
+		Expect(s.Status().Update(ctx(), c)).To(Succeed())
+		becomes("m1", bootstrapv1.UpdateWaitingReason) // for what the pool handed out a moment ago
+		becomes("m2", bootstrapv1.UpdateDrainingReason)
+		Expect(controllertest.Events(s.events)).To(ConsistOf("Normal RolloutStarted 1 of 2 hosts change to " + name))
 	})
 
 	It("is never Updating while the pool is paused, also while a host completes what it began", func() {
