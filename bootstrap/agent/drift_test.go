@@ -40,7 +40,7 @@ var _ = Describe("A host that differs from its configuration", func() {
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(HavePrefix("Degraded "))
 		Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(Equal("/etc/none/f: Missing\n/etc/reload/f: Content\nsplash: MissingKernelArgument"))
-		Expect(w.reason()).To(ContainSubstring("in 3 entries. Correct it"))
+		Expect(w.reason()).To(ContainSubstring("the host differs from rendered-a. Correct it"))
 		Expect(w.calls).To(BeEmpty())
 		w.write("etc/reload/f", "a")
 		w.write("etc/none/f", "a")

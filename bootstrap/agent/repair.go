@@ -25,7 +25,7 @@ const (
 // rest.
 func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
 	report := func(why string) {
-		text := fmt.Sprintf("the host differs from %s in %d entries. %s\n%s", a.current.config, len(a.current.drift), why, a.leftOverText())
+		text := fmt.Sprintf("the host differs from %s. %s\n%s", a.current.config, why, a.leftOverText())
 		a.report.set(a.journal.Current, agentv1.Degraded, strings.TrimSpace(text))
 	}
 	isLeft := func(d difference) bool { return d.Kind == isLeftOver }

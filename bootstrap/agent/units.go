@@ -187,7 +187,7 @@ func (a *Agent) failingUnits(ctx context.Context, failed string) string {
 		return ""
 	}
 	if more > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more units: systemctl --failed", more))
+		lines = append(lines, fmt.Sprintf("and %d more: systemctl --failed", more))
 	}
 	return "; " + strings.Join(append(lines, "on the host, see "+command), "; ")
 }

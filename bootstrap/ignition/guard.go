@@ -102,7 +102,7 @@ func (g *guard) err() error {
 		return nil
 	}
 	if g.more > 0 {
-		g.refusals[len(g.refusals)-1].Why += fmt.Sprintf("; and %d more entries are refused", g.more)
+		g.refusals[len(g.refusals)-1].Why += fmt.Sprintf("; and %d more", g.more)
 	}
 	return &GuardError{Entries: g.refusals}
 }

@@ -74,7 +74,7 @@ var _ = Describe("A configuration that is expensive to check", func() {
 		var refused *ignition.GuardError
 		Expect(errors.As(err, &refused)).To(BeTrue())
 		Expect(refused.Entries).To(HaveLen(100))
-		Expect(err).To(MatchError(HaveSuffix("; and 4900 more entries are refused")))
+		Expect(err).To(MatchError(HaveSuffix("; and 4900 more")))
 	})
 
 	DescribeTable("has at most 100 problems in an error, and their number",
@@ -88,16 +88,16 @@ var _ = Describe("A configuration that is expensive to check", func() {
 			Expect(refused.Problems).To(HaveLen(100))
 			Expect(err).To(MatchError(HaveSuffix(end)))
 		},
-		Entry("about entries", `{"ignition":{"version":"3.5.0"},"storage":{"files":[`+repeat(3000, func(i int) string { return fmt.Sprintf(`{"path":"a%d"}`, i) })+`]}}`, "; and 2900 more problems"),
-		Entry("about entries of spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"files":[`+repeat(3000, func(i int) string { return fmt.Sprintf(`{"filesystem":"x","path":"/a%d"}`, i) })+`]}}`, "; and 2900 more problems"),
-		Entry("about unknown keys", `{"ignition":{"version":"3.5.0"},"storage":{`+repeat(3000, func(i int) string { return fmt.Sprintf(`"a%d":"x"`, i) })+`}}`, "; and 2900 more problems"),
-		Entry("about duplicate keys", `{"ignition":{"version":"3.5.0"},"storage":{`+repeat(3001, func(int) string { return `"files":[]` })+`}}`, "; and 2900 more problems"),
+		Entry("about entries", `{"ignition":{"version":"3.5.0"},"storage":{"files":[`+repeat(3000, func(i int) string { return fmt.Sprintf(`{"path":"a%d"}`, i) })+`]}}`, "; and 2900 more"),
+		Entry("about entries of spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"files":[`+repeat(3000, func(i int) string { return fmt.Sprintf(`{"filesystem":"x","path":"/a%d"}`, i) })+`]}}`, "; and 2900 more"),
+		Entry("about unknown keys", `{"ignition":{"version":"3.5.0"},"storage":{`+repeat(3000, func(i int) string { return fmt.Sprintf(`"a%d":"x"`, i) })+`}}`, "; and 2900 more"),
+		Entry("about duplicate keys", `{"ignition":{"version":"3.5.0"},"storage":{`+repeat(3001, func(int) string { return `"files":[]` })+`}}`, "; and 2900 more"),
 	)
 
 	It("is not searched for the place of each of many unknown keys", func() {
 		began := time.Now()
 		_, err := ignition.CheckKeys([]byte(`{"ignition":{"version":"3.5.0"},` + repeat(80_000, func(i int) string { return fmt.Sprintf(`"k%d":1`, i) }) + `}`))
-		Expect(err).To(MatchError(HaveSuffix("; and 79900 more problems")))
+		Expect(err).To(MatchError(HaveSuffix("; and 79900 more")))
 		Expect(time.Since(began)).To(BeNumerically("<", 15*time.Second))
 	})
 
@@ -150,7 +150,7 @@ var _ = Describe("A configuration that is expensive to check", func() {
 			var refused *ignition.ParseError
 			Expect(errors.As(err, &refused)).To(BeTrue())
 			Expect(refused.Problems).To(HaveLen(100))
-			Expect(err).To(MatchError(MatchRegexp("; and [0-9]{3,4} more problems$")))
+			Expect(err).To(MatchError(MatchRegexp("; and [0-9]{3,4} more$")))
 		},
 		Entry("about entries", "systemd:\n  units:\n"+strings.Repeat("  - name: a\n    name_: b\n", 1000)),
 		Entry("about types", "storage:\n  files:\n"+strings.Repeat("  - path: [1]\n", 1000)),

@@ -63,7 +63,7 @@ const maxProblems = 100
 func LimitProblems(problems []Problem) []Problem {
 	if more := len(problems) - maxProblems; more > 0 {
 		problems = slices.Clone(problems[:maxProblems])
-		problems[maxProblems-1].Message += fmt.Sprintf("; and %d more problems", more)
+		problems[maxProblems-1].Message += fmt.Sprintf("; and %d more", more)
 	}
 	return problems
 }

@@ -203,7 +203,7 @@ func (n counts) renewingAgentless() string {
 	if n.agentless == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", then roll out the MachineDeployments of the %d hosts that run no agent, see %s", n.agentless, outlook.Renewing)
+	return fmt.Sprintf(", then roll out the MachineDeployments of the hosts that run no agent (%d), see %s", n.agentless, outlook.Renewing)
 }
 
 // agentlessMessage describes the hosts that no update reaches. It returns "" if there are none.

@@ -82,7 +82,7 @@ func (o *options) explainHost(ctx context.Context, source *input.Source, name st
 	}
 	blocking := slices.DeleteFunc(slices.Clone(answer.Rules), func(r nodelabels.Result) bool { return !r.Outcome.Blocks() })
 	if len(blocking) > 0 {
-		return cli.ActionRequired(fmt.Errorf("host %s would get no configuration: %d of the rules block it", answer.Host, len(blocking)))
+		return cli.ActionRequired(fmt.Errorf("host %s would get no configuration: blocking rules: %d", answer.Host, len(blocking)))
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ spec:
 		func(blocked, outcome, why string) {
 			r := runPoolboot("explain", "host", "rack1-u12", "-f", clitest.WriteFile("all.yaml", aHost, itsHardware, clitest.Pool("edge", "infra")+"  node:\n    labelRules:\n"+blocked))
 			Expect(r.Code).To(Equal(2))
-			Expect(r.ErrOut).To(Equal("error: host rack1-u12 would get no configuration: 1 of the rules block it\n"))
+			Expect(r.ErrOut).To(Equal("error: host rack1-u12 would get no configuration: blocking rules: 1\n"))
 			Expect(r.Out).To(And(ContainSubstring(outcome), ContainSubstring(why)))
 			Expect(r.Out).NotTo(ContainSubstring("\x1b"), "nothing may reach the terminal")
 		},

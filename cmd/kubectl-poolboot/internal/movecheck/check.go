@@ -149,7 +149,7 @@ func (c *report) print(out io.Writer) error {
 	if !c.Safe {
 		verdict = fmt.Sprintf("NOT safe to move: %d would hang or be lost", c.count())
 	}
-	text.WriteString(cli.Paragraph("", fmt.Sprintf("namespace %s: %d objects would be moved; %s", c.Namespace, c.Moved, verdict)))
+	text.WriteString(cli.Paragraph("", fmt.Sprintf("namespace %s: objects that would be moved: %d; %s", c.Namespace, c.Moved, verdict)))
 	_, err := io.WriteString(out, text.String())
 	return err
 }

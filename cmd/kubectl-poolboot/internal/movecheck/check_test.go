@@ -186,7 +186,7 @@ var _ = Describe("move-check", func() {
 		Expect(checked.Traps).To(BeEmpty())
 		Expect(checked).To(And(HaveField("Safe", true), HaveField("Namespace", "metal"), HaveField("Moved", 8)))
 		Expect(code).To(BeZero())
-		Expect(shown).To(Equal("namespace metal: 8 objects would be moved; safe to move\n"))
+		Expect(shown).To(Equal("namespace metal: objects that would be moved: 8; safe to move\n"))
 	})
 
 	DescribeTable("names the trap and its remedy", func(effect Effect, object, message, remedy string, set func(*movable)) {
@@ -280,7 +280,7 @@ var _ = Describe("move-check", func() {
 			m.config.Status.Requests.RequestedTime = ptr.To(metav1.NowMicro())
 		}),
 		Entry("a host in the middle of its update", Note, "PoolbootConfig metal/config", "in the stage Draining of an update", "rollout status", func(m *movable) { m.config.Status.Update.Stage = bootstrapv1.UpdateDraining }),
-		Entry("a target with another CA, while hosts run agents", Lost, "Secret poolboot-system/poolboot-ca at the target", "The agents of 1 running hosts would never follow", "copy the Secret", func(m *movable) {
+		Entry("a target with another CA, while hosts run agents", Lost, "Secret poolboot-system/poolboot-ca at the target", "The agents of running hosts (1) would never follow", "copy the Secret", func(m *movable) {
 			m.config.Status.Update.DesiredRevision = "revision"
 			m.caThere.Data["tls.crt"] = []byte("other")
 		}),

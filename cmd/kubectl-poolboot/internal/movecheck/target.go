@@ -74,7 +74,7 @@ func (f *facts) checkTarget(ctx context.Context, here, there client.Reader) (tra
 		if len(ours) > 0 && !bytes.Equal(ours, theirs) {
 			effect, message := Note, "its CA is not the CA of this management cluster: hosts that were provisioned before the move do not trust the config server of the target"
 			if n := f.agents(); n > 0 { // they get another CA only from a config server that they trust
-				effect, message = Lost, message+fmt.Sprintf(". The agents of %d running hosts would never follow their pools again", n)
+				effect, message = Lost, message+fmt.Sprintf(". The agents of running hosts (%d) would never follow their pools again", n)
 			}
 			if slices.ContainsFunc(f.configs.Items, func(c bootstrapv1.PoolbootConfig) bool { return bootStage(&c) != "" }) {
 				effect = Lost

@@ -154,14 +154,14 @@ func (f *facts) wipeTraps() (traps []trap) {
 	}
 	for _, d := range f.ironic {
 		if hasReplicas(d) {
-			traps = append(traps, trap{Lost, "Deployment " + d.Namespace + "/" + d.Name, fmt.Sprintf("Ironic runs: clusterctl removes the pause annotation of each of %d provisioned BareMetalHosts before "+
-				"it deletes them here, and the baremetal-operator can have Ironic wipe the server in between", installed),
+			traps = append(traps, trap{Lost, "Deployment " + d.Namespace + "/" + d.Name, fmt.Sprintf("Ironic runs: clusterctl removes the pause annotation of each provisioned BareMetalHost (%d) before "+
+				"it deletes it here, and the baremetal-operator can have Ironic wipe the server in between", installed),
 				fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=0, and leave the baremetal-operator running", d.Namespace, d.Name)})
 		}
 	}
 	if len(f.ironic) == 0 {
-		traps = append(traps, trap{Note, "Ironic", fmt.Sprintf("this cluster has no Deployment of Ironic: if Ironic runs elsewhere, the baremetal-operator can have it wipe one of %d provisioned servers "+
-			"when clusterctl deletes their BareMetalHosts here", installed), "stop Ironic wherever it runs before the move"})
+		traps = append(traps, trap{Note, "Ironic", fmt.Sprintf("this cluster has no Deployment of Ironic: if Ironic runs elsewhere, the baremetal-operator can have it wipe a provisioned server (of %d) "+
+			"when clusterctl deletes its BareMetalHost here", installed), "stop Ironic wherever it runs before the move"})
 	}
 	if f.operatorValidates && !slices.ContainsFunc(f.operator, hasReplicas) {
 		traps = append(traps, trap{Hangs, "Deployment baremetal-operator", "it does not run and its webhook has failurePolicy Fail: the API server refuses clusterctl's changes of BareMetalHosts",
