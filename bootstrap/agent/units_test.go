@@ -118,9 +118,10 @@ var _ = Describe("A host that is in no update", func() {
 		stop  func()
 		units map[string]unitstate.State
 	)
+	ofHost := []types.Unit{unit("web.service", "[Install]", true), {Name: "crio.service"}, {Name: "of@.service"}, {Name: "masked.service", Mask: ptr.To(true)}}
 	BeforeEach(func() {
 		config := withFiles("/etc/none/f", "a")
-		config.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Install]", true), {Name: "crio.service"}, {Name: "of@.service"}, {Name: "masked.service", Mask: ptr.To(true)}}
+		config.Ignition.Systemd.Units = ofHost
 		w = installed(config)
 		w.enablement["web.service"] = "Enabled"
 		units = map[string]unitstate.State{}
@@ -182,6 +183,21 @@ var _ = Describe("A host that is in no update", func() {
 		Expect(w.state()).To(Equal("Done " + second))
 		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.FailingUnitsAnnotation, "added.service: it failed: result exit-code, exit status 3"))
 		a, stop = w.begin()
+	})
+
+	It("does not report while an update is verified how a unit failed before it", func() {
+		units["web.service"] = unitstate.State{Active: "failed", Sub: "failed", Result: "exit-code", ExitStatus: 3}
+		Expect(look(0)).To(ContainSubstring("web.service: it failed"))
+		config := withFiles("/etc/none/f", "b")
+		config.Ignition.Systemd.Units = ofHost
+		second := w.offer(w.assign("rendered-b", config))
+		delete(units, "web.service") // it restarts
+		Eventually(func() string {
+			_, err := a.Step(GinkgoT().Context(), w.node)
+			Expect(err).NotTo(HaveOccurred())
+			return w.state()
+		}).Should(Equal("Verifying " + second))
+		Expect(w.node.Annotations).NotTo(HaveKey(agentv1.FailingUnitsAnnotation))
 	})
 
 	It("does not report a kubelet that somebody restarts, but one that stays stopped", func() {

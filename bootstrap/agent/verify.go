@@ -54,6 +54,8 @@ func (a *Agent) verify(ctx context.Context, node Node) (time.Duration, error) {
 			return now, err
 		}
 		a.ready.update = u
+		a.units.seen = nil // units that failed before the update
+		a.lookAtUnits(ctx)
 	}
 	why := a.whyNotReady(ctx, node, u, uptime-a.journal.ChangedAt)
 	if !a.ready.hasBooted {

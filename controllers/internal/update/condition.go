@@ -40,7 +40,7 @@ func (h *host) updated(o outcome) *metav1.Condition {
 		if c.Reason == bootstrapv1.UpdateDoneReason || c.Reason == bootstrapv1.UpdateWaitingReason {
 			c.Status, c.Reason = metav1.ConditionFalse, bootstrapv1.UnitsFailingReason
 		}
-		c.Message += ". In addition, " + failing
+		c.Message += ". In addition, " + h.withOrigins(failing) + ". Correct the configuration or the host"
 	}
 	return c
 }
@@ -100,7 +100,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	switch {
 	case h.Report.Drift != "":
 		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and the host differs from it: %s. Undo the change on the host%s, "+
-			"run %s to apply everything again, or leave out of the configuration what the operating system changes itself", h.Node.Name, runs, h.Report.Drift,
+			"run %s to apply everything again, or leave out of the configuration what the operating system changes itself", h.Node.Name, runs, h.withOrigins(h.Report.Drift),
 			o.repairing(), h.retry(o))
 	case h.Report.State == agentv1.Degraded:
 		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and its agent reports: %s", h.Node.Name, runs, h.why())
@@ -182,8 +182,8 @@ func (h *host) unanswered(o outcome) *metav1.Condition {
 			"Check that the host runs, and poolboot-agent.service and its journal on it", h.Node.Name, desired, answerDeadline, reports)
 	}
 	if h.Report.State == agentv1.Done && h.Report.Reason != "" { // what failed with an earlier config has another state
-		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateFailingReason, "Node %s was told to run %s, and its agent cannot begin, which it retries: %s",
-			h.Node.Name, desired, h.Report.Reason)
+		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateFailingReason, "Node %s was told to run %s, and its agent cannot begin, which it retries: %s. "+
+			"Correct the configuration, the host, or what the host downloads from", h.Node.Name, desired, h.why())
 	}
 	told := "just now"
 	if since := h.Config.Status.Update.UnansweredTime; since != nil {
@@ -218,13 +218,21 @@ func (h *host) failed(err error) *metav1.Condition {
 
 // why returns the reason that the agent reports, and where the entries come from that it names.
 func (h *host) why() string {
-	switch {
-	case h.Report.Reason == "":
+	if h.Report.Reason == "" {
 		return "the agent reports no reason; see the journal of poolboot-agent.service on the host"
-	case h.origins == "":
-		return h.Report.Reason
 	}
-	return h.Report.Reason + " (" + rollout.Clean(h.origins, agentv1.MaxReason) + ")"
+	return h.withOrigins(h.Report.Reason)
+}
+
+// withOrigins returns a text of the agent, and where the entries come from that it names.
+func (h *host) withOrigins(text string) string {
+	if h.origins == nil {
+		return text
+	}
+	if origins := h.origins(text); origins != "" {
+		return text + " (" + rollout.Clean(origins, agentv1.MaxReason) + ")"
+	}
+	return text
 }
 
 // limit describes how many hosts of the pool are updated at a time.

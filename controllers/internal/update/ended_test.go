@@ -1,6 +1,7 @@
 package update
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -102,6 +103,30 @@ var _ = Describe("The end of an update", func() {
 		w.settle(ctx)
 		Expect(w.updated(ctx, 0).Message).To(And(ContainSubstring("Restart web.service: exit status 1. Correct"), Not(ContainSubstring("50-web"))))
 	})
+
+	DescribeTable("names the MachineConfig also", func(ctx SpecContext, report func(w *world, told string), want string) {
+		w, _, rendered := rolledOut(ctx, `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/web"}]},"systemd":{"units":[{"name":"web.service","contents":"[Unit]"}]}}`)
+		report(w, revisionOf(0, rendered))
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Message).To(ContainSubstring(want))
+	},
+		Entry("of a unit that fails after the update", func(w *world, told string) {
+			w.reports(context.Background(), 0, agentv1.Done, told, "")
+			w.changeNode(context.Background(), 0, func(node *corev1.Node) {
+				node.Annotations[agentv1.FailingUnitsAnnotation] = "web.service: it failed: result exit-code"
+			})
+		}, "journalctl -u web.service) (unit web.service comes from MachineConfig 50-web). Correct the configuration or the host"),
+		Entry("of a file that was changed by hand", func(w *world, told string) {
+			w.reports(context.Background(), 0, agentv1.Degraded, told, "")
+			w.changeNode(context.Background(), 0, func(node *corev1.Node) {
+				node.Annotations[agentv1.DriftAnnotation], node.Annotations[agentv1.CurrentAnnotation] = "/etc/web: Content", told
+			})
+		}, "differs from it: /etc/web: Content (file /etc/web comes from MachineConfig 50-web). Undo the change"),
+		Entry("of a file that can't be downloaded", func(w *world, _ string) {
+			w.reports(context.Background(), 0, agentv1.Done, w.node(context.Background(), 0).Annotations[agentv1.CurrentAnnotation], "file /etc/web: files.example: not found")
+		}, "cannot begin, which it retries: file /etc/web: files.example: not found (file /etc/web comes from MachineConfig 50-web). "+
+			"Correct the configuration, the host, or what the host downloads from"),
+	)
 
 	It("has a message that the API server accepts, whatever the names in the MachineConfig", func(ctx SpecContext) {
 		w, _, rendered := rolledOut(ctx, `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"web.service",

@@ -23,8 +23,8 @@ type host struct {
 	target string
 	// silentFor is for how long it has been known that the agent does not run.
 	silentFor time.Duration
-	// origins says which MachineConfigs brought the entries that the agent names in its reason, or "".
-	origins string
+	// origins says which MachineConfigs brought the entries that a text of the agent names, or "". It can be nil.
+	origins func(text string) string
 	// givenUp describes a drain that was given up in this reconcile, or "".
 	givenUp string
 	// scope is that of the reconcile of the host. It is nil in the reconcile of a pool.

@@ -236,9 +236,9 @@ func (r *Updates) predicted(ctx context.Context, h *host, in poolContext) update
 	return plan.Effect()
 }
 
-// originsOf says which MachineConfigs brought the entries of a host's configuration that the agent names in its reason.
+// originsOf says which MachineConfigs brought the entries of a host's configuration that a text of the agent names.
 // It returns "" if the pool does not render this configuration any more.
-func (r *Updates) originsOf(ctx context.Context, h *host, in poolContext) string {
+func (r *Updates) originsOf(ctx context.Context, h *host, in poolContext, text string) string {
 	configs := &poolv1.MachineConfigList{}
 	if err := r.Client.List(ctx, configs, client.InNamespace(h.Config.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return ""
@@ -257,7 +257,7 @@ func (r *Updates) originsOf(ctx context.Context, h *host, in poolContext) string
 		r.origins.Add(inputs, known)
 	}
 	if rendered := known.(pool.Rendered); pool.HasSameContent(rendered.Name, h.Config.Status.Update.Desired.Name) {
-		return pool.DescribeOrigins(rendered.Origins, h.Report.Reason)
+		return pool.DescribeOrigins(rendered.Origins, text)
 	}
 	return ""
 }

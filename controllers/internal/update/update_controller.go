@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
-	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
@@ -322,9 +321,7 @@ func (r *Updates) report(ctx context.Context, h *host, o outcome) time.Duration 
 	if h.IsDoneWith(h.Config.Status.Update.Slot) {
 		h.Config.Status.Update.Slot = ""
 	}
-	if h.Report.State == agentv1.Degraded || h.Report.State == agentv1.Unreconcilable {
-		h.origins = r.originsOf(ctx, h, o.in)
-	}
+	h.origins = func(text string) string { return r.originsOf(ctx, h, o.in, text) }
 	if condition := h.updated(o); condition != nil {
 		conditions.Set(h.Config, *condition)
 	}
