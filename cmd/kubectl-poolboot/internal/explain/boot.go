@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,8 @@ type bootReport struct {
 	// hands out now.
 	Configuration     string `json:"configuration"`
 	PoolConfiguration string `json:"poolConfiguration"`
+	// runsNothing says that the host has not booted and where to look, or "".
+	runsNothing string
 	// Update is the condition Updated: its reason and its message. It is empty for a host that has not joined.
 	Update string `json:"update"`
 	// Reboot is whether the host must reboot to run what its pool hands out, and because of what.
@@ -128,7 +131,7 @@ func (b *bootReport) print(out io.Writer) error {
 	}
 	head = append(head, []string{"Pool:", b.Pool}, []string{"Why:", b.Why})
 	if b.PoolbootConfig != "" {
-		head = append(head, []string{"Runs:", b.Configuration}, []string{"Handed out:", b.PoolConfiguration})
+		head = append(head, []string{"Runs:", cmp.Or(b.runsNothing, b.Configuration)}, []string{"Handed out:", b.PoolConfiguration})
 	}
 	if b.Update != "" {
 		head = append(head, []string{"Update:", b.Update})

@@ -212,6 +212,15 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(answer.Unseen).NotTo(ContainElement(HavePrefix("MachineConfig")))
 	})
 
+	DescribeTable("print that a host that has not booted runs nothing, and where to look", func(served, want string) {
+		config.Status.Boot.ServedConfiguration.Name, config.Status.Conditions = served, nil
+		_, r := asked(true, "machine", "infra-x7k2m")
+		Expect(strings.Join(strings.Fields(r.Out), " ")).To(ContainSubstring("Runs: nothing: " + want + ". See its console, and its stage with kubectl poolboot boots infra-x7k2m-config -n edge Handed out:"))
+	},
+		Entry("before it has its configuration", "", "the host has not booted"),
+		Entry("after that", "rendered-infra-1", "the host boots with rendered-infra-1, and has not joined"),
+	)
+
 	It("print which update gate a host waits for", func() {
 		config.Status.Update.DesiredRevision = strings.Repeat("0", 64)
 		conditions.Set(config, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.UpdateWaitingReason,

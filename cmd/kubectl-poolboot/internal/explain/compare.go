@@ -82,6 +82,13 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 	if conditions.IsFalse(s.config, clusterv1.ReadyCondition) && b.Stage != record.StageDeleting && !isWaiting(s.config) {
 		b.Todo = append(b.Todo, b.Message)
 	}
+	if served := s.config.Status.Boot.ServedConfiguration.Name; !record.IsBootComplete(s.config) {
+		b.runsNothing = "nothing: the host has not booted"
+		if served != "" {
+			b.runsNothing = "nothing: the host boots with " + served + ", and has not joined"
+		}
+		b.runsNothing += fmt.Sprintf(". See its console, and its stage with kubectl poolboot boots %s -n %s", s.config.Name, s.config.Namespace)
+	}
 	b.addMetal3Tasks(s)
 	if err != nil {
 		b.addTask(err.Error())
