@@ -104,6 +104,21 @@ var _ = Describe("What the commands print fits in 120 columns", func() {
 		Entry("rollout status of all pools", "infra@1761d995", "rollout", "status", "-A"),
 	)
 
+	It("with long names of pools, files and MachineConfigs", func() {
+		role := strings.Repeat("storage-", 7) + "nvme"
+		config := func(name, contents string) string {
+			return strings.NewReplacer("/etc/motd", "/etc/"+strings.Repeat("directory/", 4)+"kubelet.conf").Replace(clitest.Config(name+strings.Repeat("-long", 9), role, clitest.Motd(contents)))
+		}
+		GinkgoT().Chdir(GinkgoT().TempDir())
+		clitest.WriteFileIn(".", "pool.yaml", clitest.Pool("infra-1", "worker"), clitest.Pool("infra-1", role), config("98", "a"), config("99", "b"))
+		for _, args := range [][]string{{"render", "--explain"}, {"labels"}} {
+			var out, errOut bytes.Buffer
+			cli.Execute(newRoot(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut}, input.NewConnection), &errOut, append(args, "-f", "pool.yaml", "--pool", role))
+			Expect(out.String()).NotTo(BeEmpty(), errOut.String())
+			expectToFit(strings.Join(args, " "), out.String()+errOut.String())
+		}
+	})
+
 	It("in the documentation", func() {
 		pages, err := filepath.Glob(sourcetree.Path("docs", "*.md"))
 		Expect(err).NotTo(HaveOccurred())

@@ -81,7 +81,8 @@ func (t *Table) Print(rows ...[]string) error {
 	return err
 }
 
-// widths returns the widths of the columns. The last column shrinks first, the others not below their longest words.
+// widths returns the widths of the columns. The last column shrinks first, the others below their longest words only
+// if nothing else can shrink.
 func (t *Table) widths(rows [][]string) []int {
 	if len(rows) == 0 {
 		return nil
@@ -111,7 +112,9 @@ func (t *Table) widths(rows [][]string) []int {
 			widest = last
 		}
 		if widest < 0 {
-			break
+			if widest = slices.Index(widths, slices.Max(widths)); widths[widest] <= minWord {
+				break
+			}
 		}
 		widths[widest]--
 	}
