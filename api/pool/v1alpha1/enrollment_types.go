@@ -182,9 +182,8 @@ type EnrollmentStatus struct {
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
-// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,priority=1
 // +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.spec.poolRole`
-// +kubebuilder:printcolumn:name="Names",type=string,JSONPath=`.spec.namePattern`
+// +kubebuilder:printcolumn:name="Names",type=string,JSONPath=`.spec.namePattern`,priority=1
 // +kubebuilder:printcolumn:name="Uses",type=integer,JSONPath=`.spec.maxUses`
 // +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.usedCount`
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expirationTime`

@@ -115,9 +115,7 @@ type MachineConfigStatus struct {
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
 // +kubebuilder:printcolumn:name="Pools",type=string,JSONPath=`.status.pools`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Ignition",type=string,JSONPath=`.spec.config.ignition.version`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="RenderedFor",type=string,JSONPath=`.metadata.labels.poolboot\.io/rendered-for`
 type MachineConfig struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the object's metadata.

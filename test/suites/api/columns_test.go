@@ -45,6 +45,6 @@ var _ = Describe("kubectl get", func() {
 			`{hostCount: 3, readyHostCount: 1, updatedHostCount: 2, degradedHostCount: 1, conditions: [{type: Ready, status: "False", reason: HostsDegraded, message: a, lastTransitionTime: "2026-01-01T00:00:00Z"}]}`,
 			map[string]any{"Ready": "False", "Reason": "HostsDegraded", "Hosts": 3.0, "ReadyHosts": 1.0, "UpdatedHosts": 2.0, "DegradedHosts": 1.0}),
 		Entry("which pools select a MachineConfig", "MachineConfig", "machineconfigs", `{pools: [infra, worker]}`,
-			map[string]any{"Pools": `["infra","worker"]`, "Ready": nil, "Ignition": nil, "RenderedFor": nil}),
+			map[string]any{"Pools": `["infra","worker"]`, "Ready": nil}),
 	)
 })
