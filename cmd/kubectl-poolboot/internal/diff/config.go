@@ -60,6 +60,13 @@ type change struct {
 	before, after *entry
 }
 
+// isOwn reports whether an item is a script or unit of Poolboot, which contains nothing that a user wrote.
+func (i item) isOwn() bool {
+	const kubelet = ignition.KubeletUnit + ".d/"
+	return ignition.IsOwnFile(i.name) || i.kind == "unit" && strings.HasPrefix(i.name, ignition.OwnUnitPrefix) ||
+		i.kind == "drop-in" && (i.name == kubelet+ignition.OwnDropin || i.name == kubelet+ignition.ReservedDropin)
+}
+
 // compare returns the items that differ between two rendered configs, by kind and name.
 func compare(before, after poolv1.MachineConfigSpec) ([]change, error) {
 	from, err := listItems(before)

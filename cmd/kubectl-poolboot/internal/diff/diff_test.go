@@ -82,6 +82,12 @@ var _ = Describe("diff", func() {
 $`))
 	})
 
+	It("only counts the scripts and units of Poolboot that change", func() {
+		r := runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", infra+"  kubelet: {autoSizingReserved: true}\n"))
+		Expect(r.Out).To(And(ContainSubstring("link /etc/kubernetes/kubelet.conf.d/98-poolboot-pool-reserved.conf\n"), ContainSubstring("\n  ~ Poolboot's own files: 2\n")))
+		Expect(r.Out).NotTo(Or(ContainSubstring("file /etc/poolboot/system-reserved.sh\n"), ContainSubstring("15-poolboot-reserved.conf\n")))
+	})
+
 	It("says for each running host with an agent what happens to it, by what it runs", func() {
 		objects := []client.Object{clitest.PoolbootConfig("infra", "booting", "")}
 		for name, spec := range map[string]poolv1.MachineConfigSpec{

@@ -48,8 +48,16 @@ func (d difference) print(to io.Writer) error {
 	if len(d.changes) == 0 && !isSame {
 		out.WriteString("  no change: only the notation or the name differs\n")
 	}
+	own := 0
 	for _, c := range d.changes {
+		if c.isOwn() {
+			own++
+			continue
+		}
 		c.print(out)
+	}
+	if own > 0 {
+		fmt.Fprintf(out, "  ~ Poolboot's own files: %d\n", own)
 	}
 	for _, c := range d.declared {
 		out.WriteString(cli.Paragraph("  ", c.String()))
