@@ -64,12 +64,30 @@ func PlanUpdate(p, worker *poolv1.MachineConfigPool, from, to poolv1.MachineConf
 	return plan, nil
 }
 
-// ListChanges returns the entries that differ between two rendered configs.
+// ListChanges returns the entries that differ between two rendered configs: + is added, ~ changed, and - removed.
 func ListChanges(from, to poolv1.MachineConfigSpec) ([]string, error) {
 	before, after, err := parseBoth(from, to)
 	if err != nil {
 		return nil, err
 	}
+	nothing := update.Config{Ignition: ignition.New(), OS: update.OperatingSystem{KernelType: poolv1.KernelTypeDefault}}
+	had, has := differing(nothing, before), differing(nothing, after)
+	changes := []string{}
+	for _, entry := range slices.Sorted(maps.Keys(differing(before, after))) {
+		sign := "~ "
+		switch {
+		case has[entry] && !had[entry]:
+			sign = "+ "
+		case had[entry] && !has[entry]:
+			sign = "- "
+		}
+		changes = append(changes, sign+entry)
+	}
+	return changes, nil
+}
+
+// differing returns the entries that differ between two configurations.
+func differing(before, after update.Config) map[string]bool {
 	plan := update.New(before, after, update.DefaultPolicy(), update.AllCapabilities)
 	entries := map[string]bool{}
 	for _, change := range plan.Changes {
@@ -78,7 +96,7 @@ func ListChanges(from, to poolv1.MachineConfigSpec) ([]string, error) {
 	for _, obstacle := range plan.Obstacles { // disks, for example, are no changes that a running host could make
 		entries[obstacle.Item.String()] = true
 	}
-	return append([]string{}, slices.Sorted(maps.Keys(entries))...), nil
+	return entries
 }
 
 func parseBoth(from, to poolv1.MachineConfigSpec) (before, after update.Config, err error) {

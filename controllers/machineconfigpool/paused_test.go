@@ -109,7 +109,7 @@ var _ = Describe("A paused pool", func() {
 		Expect(history).To(HaveLen(4))
 		Expect(history[0].ChangeCount).To(BeNil(), "nothing was handed out before it")
 		for _, h := range history[1:3] {
-			Expect(h).To(And(HaveField("Changes", ConsistOf("file /etc/50-infra")), HaveField("ChangeCount", HaveValue(BeEquivalentTo(1)))))
+			Expect(h).To(And(HaveField("Changes", ConsistOf("~ file /etc/50-infra")), HaveField("ChangeCount", HaveValue(BeEquivalentTo(1)))))
 		}
 		Expect(history[3]).To(And(HaveField("Changes", And(HaveLen(poolv1.MaxHistoryChanges), HaveEach(WithTransform(func(s string) int { return len(s) }, BeNumerically("<=", 253))))),
 			HaveField("ChangeCount", HaveValue(BeEquivalentTo(31)))))

@@ -143,7 +143,8 @@ type HandedOutConfiguration struct {
 	// +required
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
-	// changes are the first entries that differ from the config before it, such as file /etc/chrony.conf.
+	// changes are the first entries that differ from the config before it, such as ~ file /etc/chrony.conf: added (+),
+	// changed (~) or removed (-).
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10

@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -27,9 +29,13 @@ type revision struct {
 	HandedOutTime time.Time `json:"handedOutTime,omitzero"`
 	// HandedOut is true for the one that the pool hands out.
 	HandedOut bool `json:"handedOut"`
-	// Running are the Nodes of the hosts that run it, and Told those of the hosts that are told to run it.
+	// Waits is true for the one that hosts are to run after the one that the pool hands out.
+	Waits bool `json:"waits"`
+	// Running are the Nodes of the hosts that run it, Told those of the hosts that are told to run it, and Failed those
+	// of both whose update failed.
 	Running []string `json:"running"`
 	Told    []string `json:"told"`
+	Failed  []string `json:"failed,omitempty"`
 	// Changes are the entries that differ from the config before it, those that the pool recorded or all; null if they
 	// are not known. ChangeCount is how many there are.
 	Changes     []string `json:"changes"`
@@ -42,7 +48,7 @@ func newHistory(streams genericiooptions.IOStreams, to input.Connection) *cobra.
 		Use:   "history POOL",
 		Short: "List the rendered configs of a pool",
 		Long: `List the last rendered configs that a pool handed out, in this order: when, which hosts run each of them and are told
-to run it, and which entries differ from the config before it. A config that was handed out again is listed again. Those
+to run it, and which entries were added (+), changed (~) and removed (-) since the config before it. A config that was handed out again is listed again. Those
 that exist and were not handed out, as in a paused pool, are listed by the time of their creation.`,
 		Example: `  kubectl poolboot rollout history infra -n metal`,
 	}
@@ -100,12 +106,19 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 	if current := last[p.Status.Configuration.Name]; current != nil {
 		current.HandedOut = true
 	}
+	if target := last[p.Status.Prediction.Configuration]; target != nil {
+		target.Waits = !target.HandedOut
+	}
 	for _, h := range hosts {
 		if r := last[h.Status.Boot.ServedConfiguration.Name]; r != nil {
 			r.Running = append(r.Running, h.Status.NodeRef.Name)
 		}
 		if r := last[h.Status.Update.Desired.Name]; r != nil && r != last[h.Status.Boot.ServedConfiguration.Name] {
 			r.Told = append(r.Told, h.Status.NodeRef.Name)
+		}
+		reason := conditions.GetReason(&h, bootstrapv1.UpdatedCondition)
+		if r := last[h.Status.Update.Desired.Name]; r != nil && (reason == bootstrapv1.UpdateDegradedReason || reason == bootstrapv1.UpdateUnreconcilableReason) {
+			r.Failed = append(r.Failed, h.Status.NodeRef.Name)
 		}
 	}
 	slices.SortStableFunc(listed, func(a, b *revision) int { return times[a].Compare(times[b]) })
@@ -138,12 +151,18 @@ const maxListed = 5
 
 // printRevisions prints a table.
 func printRevisions(table *cli.Table, revisions []revision) error {
-	join := func(names []string, count int) string {
+	join := func(names []string, count int, failed ...string) string {
 		most := len(names)
 		if !table.Wide {
 			most = min(maxListed, most)
 		}
-		return excerpt.List(most, append(slices.Clip(names), make([]string, count-len(names))...))
+		shown := make([]string, count)
+		for i, name := range names {
+			if shown[i] = name; slices.Contains(failed, name) {
+				shown[i] += " (failed)"
+			}
+		}
+		return excerpt.List(most, shown)
 	}
 	table.Header = []string{"CONFIG", "HANDED OUT", "RUNNING", "TOLD", "CHANGES"}
 	rows := make([][]string, len(revisions))
@@ -155,11 +174,14 @@ func printRevisions(table *cli.Table, revisions []revision) error {
 		if r.HandedOut {
 			at += ", now"
 		}
+		if r.Waits {
+			at += ", waits"
+		}
 		changes := join(r.Changes, r.ChangeCount)
 		if r.Changes == nil && i > 0 {
 			changes = "<unknown>"
 		}
-		rows[i] = []string{r.Name, strings.TrimPrefix(at, ", "), join(r.Running, len(r.Running)), join(r.Told, len(r.Told)), changes}
+		rows[i] = []string{r.Name, strings.TrimPrefix(at, ", "), join(r.Running, len(r.Running), r.Failed...), join(r.Told, len(r.Told), r.Failed...), changes}
 	}
 	return table.Print(rows...)
 }

@@ -42,7 +42,7 @@ var _ = Describe("history", func() {
 		s := newSite(handedOut(oldConfig, newConfig), done("a"), applies("b"), waits("c"))
 		for _, c := range []*poolv1.MachineConfig{
 			newRendered(newConfig, 5, `{"ignition":{"version":"3.5.0"},"storage":{"disks":[{"device":"/dev/sdb","wipeTable":true}],"files":[{"path":"/etc/a","contents":{"source":"data:,2"}},{"path":"/etc/b"}]},"systemd":{"units":[{"name":"a.service"}]}}`),
-			newRendered(oldConfig, 10, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,1"}}]}}`),
+			newRendered(oldConfig, 10, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,1"}}]},"systemd":{"units":[{"name":"b.service"}]}}`),
 		} {
 			Expect(s.live.Create(ctx, c)).To(Succeed())
 		}
@@ -52,17 +52,20 @@ var _ = Describe("history", func() {
 		Expect(documented).NotTo(BeNil())
 		names := strings.NewReplacer("infra@6db67f47", oldConfig, "infra@8c1f02a9", newConfig, "infra-9pq4c", "a", "infra-k2x8v", "b", "infra-z4w6t", "c")
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))).To(And(HaveLen(3), Equal(clitest.Rows(names.Replace(string(documented[1]))))))
-		Expect(clitest.ExpectSuccess(s.run("history", "infra", "-o", "json"))).To(And(ContainSubstring(`"changes": null`), ContainSubstring(`"file /etc/a"`), ContainSubstring(`"handedOutTime": "20`)))
+		Expect(clitest.ExpectSuccess(s.run("history", "infra", "-o", "json"))).To(And(ContainSubstring(`"changes": null`), ContainSubstring(`"~ file /etc/a"`), ContainSubstring(`"handedOutTime": "20`)))
 	})
 
-	It("lists a config again that was handed out again, and one that a paused pool holds back", func(ctx SpecContext) {
-		s := newSite(handedOut(newConfig, "rendered-infra-deleted", newConfig), done("a"))
+	It("lists a config again that was handed out again, one that a paused pool holds back, and hosts that failed", func(ctx SpecContext) {
+		s := newSite(func(p *poolv1.MachineConfigPool) {
+			handedOut(newConfig, "rendered-infra-deleted", newConfig)(p)
+			p.Status.Prediction.Configuration = "rendered-infra-2"
+		}, done("a"), failed("b", newConfig))
 		for _, c := range []*poolv1.MachineConfig{newRendered(newConfig, 5, `{"ignition":{"version":"3.5.0"}}`), newRendered("rendered-infra-2", 59, `{"ignition":{"version":"3.5.0"},"systemd":{"units":[{"name":"a.service"}]}}`)} {
 			Expect(s.live.Create(ctx, c)).To(Succeed())
 		}
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[1:]).To(Equal([]string{
-			newConfig + " 50m ago <none> <none> <none>", "rendered-infra-deleted 40m ago <none> <none> <unknown>", newConfig + " 30m ago, now a <none> <unknown>",
-			"rendered-infra-2 <none> <none> <none> unit a.service"}))
+			newConfig + " 50m ago <none> <none> <none>", "rendered-infra-deleted 40m ago <none> <none> <unknown>", newConfig + " 30m ago, now a b (failed) <unknown>",
+			"rendered-infra-2 waits <none> <none> + unit a.service"}))
 	})
 
 	It("tells a config without changes from one whose changes are unknown", func(ctx SpecContext) {
