@@ -39,6 +39,14 @@ var _ = Describe("The table of reasons", func() {
 		Expect(slices.Sorted(maps.Keys(table))).To(Equal(slices.Compact(want)))
 	})
 
+	It("has a remedy for every refusal of the config server, unless the reason that follows has it", func() {
+		for _, row := range refusals() {
+			for message := range strings.SplitSeq(strings.TrimSuffix(row, " |"), "<br>") {
+				Expect(message).To(Or(HaveSuffix(": …"), MatchRegexp(`[:;.] (if|it can|it is in|send|use|to \w+|start|boot|see|remove|create|upgrade|Try|To)\b|Increase|create|or boot`)))
+			}
+		}
+	})
+
 	It("is in docs/conditions.md, with the comments of the constants", func() {
 		path := filepath.Join("..", "..", "docs", "conditions.md")
 		page, err := os.ReadFile(path)

@@ -64,9 +64,9 @@ func (a *Assigned) checkKubelet(chain []*x509.Certificate, now time.Time) *refus
 	case leaf.IsCA:
 		return forbidden("the client certificate is that of a CA: send that of the host's kubelet")
 	case !slices.Contains(leaf.Subject.Organization, nodesOrganization):
-		return forbidden("the client certificate is not that of a kubelet: its organization is not %s", nodesOrganization)
+		return forbidden("the client certificate is not that of a kubelet: its organization is not %s: send that of the host's kubelet", nodesOrganization)
 	case leaf.Subject.CommonName != nodeNamePrefix+a.Node:
-		return forbidden("the client certificate is not that of this host's kubelet: its common name is not %s%s", nodeNamePrefix, a.Node)
+		return forbidden("the client certificate is not that of this host's kubelet: its common name is not %s%s: send that of this host", nodeNamePrefix, a.Node)
 	}
 	return nil
 }
@@ -81,14 +81,14 @@ func describeInvalid(err error, now time.Time) string {
 	var unknown x509.UnknownAuthorityError
 	switch {
 	case errors.As(err, &unknown):
-		return "the CA in the Secret of the cluster's kubeconfig did not issue it"
+		return "the CA in the Secret of the cluster's kubeconfig did not issue it: add the CA that did to certificate-authority-data there"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
 		return fmt.Sprintf("it, or a CA in its chain, is valid from %s to %s, and the time is %s: check the clock of the host, and whether its kubelet renews its certificate",
 			invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	case errors.As(err, &invalid) && invalid.Reason == x509.IncompatibleUsage:
-		return "it is not for the authentication of a client"
+		return "it is not for the authentication of a client: send that of the host's kubelet"
 	}
-	return "its chain is malformed, or is restricted to another use"
+	return "its chain is malformed, or is restricted to another use: send that of the host's kubelet"
 }
 
 // authorizeKubelet returns the record of the host in the URL, and its assignment, if the request has the certificate of

@@ -58,7 +58,7 @@ func (v *view) authorizeName(ctx context.Context, token string, target route) (*
 		return nil, err
 	}
 	if enrollment.Role != target.role {
-		return nil, unauthorized("the enrollment token is for another pool")
+		return nil, unauthorized("the enrollment token is for another pool: send that of an Enrollment of this pool")
 	}
 	if reason := access.CheckName(enrollment.Names, target.name); reason != "" {
 		return nil, forbidden("the name in ?name= is not allowed: %s", reason)
@@ -189,7 +189,7 @@ func (v *view) authenticateEnrolled(ctx context.Context, record *Record, token s
 		return nil, refused
 	}
 	if record.PointerID != access.PointerID(record.Namespace, record.Enrollment, record.Name) {
-		return nil, notReady("PoolbootConfig %s does not belong to a host that enrolled", record.NamespacedName)
+		return nil, notReady("PoolbootConfig %s does not belong to a host that enrolled: use the URL in the host's user data", record.NamespacedName)
 	}
 	endTurn(ctx)
 	return record, nil

@@ -197,7 +197,7 @@ func (v *view) answer(ctx context.Context, w *answer, r *http.Request, target ro
 		return v.serveRendered(ctx, w, r, record, target)
 	}
 	if record.Enrollment != "" {
-		return unauthorized("the URL of a host that enrolls has its name, not a pointer ID")
+		return unauthorized("the URL of a host that enrolls has its name, not a pointer ID: use the URL in the host's user data")
 	}
 	if isReport {
 		return v.acceptReport(ctx, w, r, record, target, token)
