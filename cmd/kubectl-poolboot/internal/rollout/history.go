@@ -48,8 +48,9 @@ func newHistory(streams genericiooptions.IOStreams, to input.Connection) *cobra.
 		Use:   "history POOL",
 		Short: "List the rendered configs of a pool",
 		Long: `List the last rendered configs that a pool handed out, in this order: when, which hosts run each of them and are told
-to run it, and which entries were added (+), changed (~) and removed (-) since the config before it. A config that was handed out again is listed again. Those
-that exist and were not handed out, as in a paused pool, are listed by the time of their creation.`,
+to run it, and which entries were added (+), changed (~) and removed (-) since the config before it. A config that was
+handed out again is listed again. Those that exist and were not handed out, as in a paused pool, are listed by the time
+of their creation.`,
 		Example: `  kubectl poolboot rollout history infra -n metal`,
 	}
 	output.AddFlag(cmd, "json or yaml, or wide for a table with whole names of configs; without it, a table", cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
