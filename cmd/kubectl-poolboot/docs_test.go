@@ -162,6 +162,21 @@ var _ = Describe("The reference of the API", func() {
 	})
 })
 
+var _ = Describe("The commands in the table of docs/tasks.md", func() {
+	It("exist, with their flags", func() {
+		page, err := os.ReadFile(sourcetree.Path("docs", "tasks.md"))
+		Expect(err).NotTo(HaveOccurred())
+		commands := regexp.MustCompile("(?m)`kubectl poolboot ([^`]*)`").FindAllStringSubmatch(string(page), -1)
+		Expect(len(commands)).To(BeNumerically(">=", 14))
+		for _, command := range commands {
+			found, rest, err := newRoot(genericiooptions.IOStreams{}, input.NewConnection).Find(strings.Fields(command[1]))
+			Expect(err).NotTo(HaveOccurred(), command[0])
+			Expect(found.ParseFlags(rest)).To(Succeed(), command[0])
+			Expect(found.Runnable()).To(BeTrue(), command[0])
+		}
+	})
+})
+
 var _ = Describe("The help", func() {
 	It("quotes patterns that a shell would expand", func() {
 		Expect(clitest.ExpectSuccess(runPoolboot("enroll", "--help"))).To(And(ContainSubstring("--name-pattern 'edge-*'"), Not(MatchRegexp(`[^']edge-\*`))))
