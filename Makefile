@@ -55,6 +55,7 @@ RELEASE_URL ?= https://github.com/poolboot/cluster-api-bootstrap-provider-poolbo
 # The layout that clusterctl asks of a folder of releases.
 RELEASE = $(OUT)/bootstrap-poolboot/$(VERSION)
 PARTS = $(OUT)/parts/$(VERSION)
+SERIES = $(subst ., ,$(VERSION:v%=%))
 CONTAINERD := containerd containerd-shim-runc-v2 ctr
 CNI_PLUGINS := main/bridge main/loopback ipam/host-local
 REAL_PARTS := $(addprefix $(BIN)/,$(KUBERNETES) etcd ignition pause.tar $(addprefix containerd/,$(CONTAINERD) runc) $(addprefix cni/,$(notdir $(CNI_PLUGINS))))
@@ -277,6 +278,8 @@ release: release-programs $(BIN)/kubectl $(BIN)/release ## Write a release into 
 release-programs:
 	@[[ "$(words $(OUT)) $(VERSION)" =~ ^1\ v[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.-]*$$ ]] || \
 		{ echo "VERSION=$(VERSION) OUT=$(OUT) name no release. What to do: set VERSION as in v0.1.0 or v0.1.0-rc.1, and OUT to a folder without spaces." >&2; exit 1; }
+	@grep --after-context 1 '^- major: $(word 1,$(SERIES))$$' config/metadata.yaml | grep --quiet '^  minor: $(word 2,$(SERIES))$$' || \
+		{ echo "config/metadata.yaml has no contract for $(VERSION), without which clusterctl refuses the release. What to do: add its major and minor version." >&2; exit 1; }
 	@rm -rf $(RELEASE) && mkdir -p $(RELEASE)
 	@$(MAKE) --no-print-directory build-agent AGENTS=$(PARTS)/agents AGENT_FLAGS=-trimpath AGENT_ARCHITECTURES="amd64 arm64"
 	@set -e; for architecture in $(ARCHITECTURES); do for program in $(IMAGE_PROGRAMS); do \

@@ -78,6 +78,16 @@ func TestMakeReleaseRemovesNoOtherFolder(t *testing.T) {
 	}
 }
 
+func TestMakeReleaseRefusesVersionThatClusterctlRefuses(t *testing.T) {
+	for _, version := range []string{"v0.99.0", "v0.11.0", "v1.1.0"} {
+		output, err := exec.Command("make", "-C", "../../..", "release-programs", "VERSION="+version, "OUT="+filepath.Join(t.TempDir(), "out"),
+			"ARCHITECTURES=", "PLUGIN_PLATFORMS=").CombinedOutput()
+		if err == nil || !strings.Contains(string(output), "config/metadata.yaml has no contract for "+version) {
+			t.Errorf("%s is accepted: %v\n%s", version, err, output)
+		}
+	}
+}
+
 func TestMakeReleaseTakesRegistryWithSlash(t *testing.T) {
 	output, err := exec.Command("make", "-C", "../../..", "--dry-run", "release", "REGISTRY=registry.example.com/site/").CombinedOutput()
 	if err != nil || !strings.Contains(string(output), " registry.example.com/site/manager:") || strings.Contains(string(output), "site//") {
