@@ -188,6 +188,18 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Eventually(ready).Should(Equal(http.StatusOK))
 	})
 
+	It("is not ready with a certificate that is not for the host of its URL, and says so", func(ctx SpecContext) {
+		s := launch("--external-url=https://192.0.2.20:9444")
+		ready := func() (int, error) { return status(s.health + "/readyz") }
+		Eventually(s.session.Err).Should(gbytes.Say(`"starting server" name="hosts"`))
+		Consistently(ready, time.Second).ShouldNot(Equal(http.StatusOK))
+		Expect(s.session.Err).To(gbytes.Say(`Not ready.* https://192\.0\.2\.20:9444 .*certificate is valid for 127\.0\.0\.1, not 192\.0\.2\.20`))
+		pair, err := authority.Server("192.0.2.20")
+		Expect(err).NotTo(HaveOccurred())
+		writePair(s.certDir, pair)
+		Eventually(ready).Should(Equal(http.StatusOK))
+	})
+
 	It("serves profiles only if the flag is set, and only on its own machine", func(ctx SpecContext) {
 		quiet, address := serve(), freeAddress()
 		for _, base := range []string{quiet.metrics, quiet.health} {

@@ -44,6 +44,7 @@ type hosts struct {
 	assigned    cache.Cache                  // the assignments
 	synced      [5]toolscache.InformerSynced // report whether the sources have all objects that existed at the start
 	certificate *certwatcher.CertWatcher
+	external    *url.URL
 	metrics     *server.Metrics
 	handler     *server.Server
 	serving     atomic.Bool
@@ -87,7 +88,7 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	if err := errors.Join(mgr.Add(ownCache{h.assigned}), mgr.Add(h.certificate), mgr.Add(manager.RunnableFunc(h.serve)),
-		mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("hosts", func(*http.Request) error { return h.ready() })); err != nil {
+		mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("hosts", h.probe)); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
@@ -118,12 +119,11 @@ func newHosts(config *rest.Config, scheme *runtime.Scheme, o *options, sources *
 			return nil, fmt.Errorf("--agent-directory: %w", err)
 		}
 	}
-	external, err := url.Parse(o.externalURL)
-	if err != nil {
+	if h.external, err = url.Parse(o.externalURL); err != nil {
 		return nil, fmt.Errorf("--external-url: %w", err)
 	}
 	h.handler = server.New(server.Options{
-		ExternalURL: external,
+		ExternalURL: h.external,
 		Sources: server.Sources{
 			Records: sources.records, Enrollments: sources.enrollments, Overlays: sources.overlays, Assignments: sources.assignments,
 		},
@@ -151,6 +151,15 @@ func restConfig(o *options) (*rest.Config, error) {
 	return config, nil
 }
 
+// probe logs why hosts are not served: neither the answer to a probe nor controller-runtime's log has it.
+func (h *hosts) probe(*http.Request) error {
+	err := h.ready()
+	if err != nil {
+		klog.InfoS("Not ready", "reason", err)
+	}
+	return err
+}
+
 // ready returns why hosts are not served yet, or no longer. The caches must be in sync, and hosts must accept the
 // certificate.
 func (h *hosts) ready() error {
@@ -164,6 +173,10 @@ func (h *hosts) ready() error {
 	if now := time.Now(); now.Before(certificate.Leaf.NotBefore) || now.After(certificate.Leaf.NotAfter) {
 		return fmt.Errorf("the certificate in --tls-cert-dir is valid from %s to %s, which does not include the current time: renew it, or correct the clock",
 			certificate.Leaf.NotBefore.Format(time.RFC3339), certificate.Leaf.NotAfter.Format(time.RFC3339))
+	}
+	if err := certificate.Leaf.VerifyHostname(h.external.Hostname()); err != nil {
+		return fmt.Errorf("hosts that send requests to %s reject the certificate in --tls-cert-dir: %w. "+
+			"Add the host to the Certificate; with clusterctl, POOLBOOT_CONFIG_SERVER_IP is for an IP address", h.external, err)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func startPrograms(ctx SpecContext) {
 	dir := GinkgoT().TempDir()
 	authority, err := loopback.NewCA("poolboot")
 	Expect(err).NotTo(HaveOccurred())
-	serving, err := authority.Server()
+	serving, err := authority.Server(serverHost)
 	Expect(err).NotTo(HaveOccurred())
 	caFile := filepath.Join(dir, "ca.crt")
 	for path, content := range map[string][]byte{
