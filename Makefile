@@ -7,6 +7,10 @@ SHELL := /bin/bash
 # need cgo.
 export CGO_ENABLED := 0
 
+# Programs run on every processor, and a release has the same bytes, whatever the settings of the machine that builds it.
+export GOAMD64 := v1
+export GOARM64 := v8.0
+
 # Linking a program keeps one core busy. The next program is compiled meanwhile.
 MAKEFLAGS += --jobs=2
 

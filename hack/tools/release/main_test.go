@@ -88,6 +88,14 @@ func TestMakeReleaseRefusesVersionThatClusterctlRefuses(t *testing.T) {
 	}
 }
 
+func TestMakeReleaseBuildsForEveryProcessor(t *testing.T) {
+	command := exec.Command("make", "-C", "../../..", "--no-print-directory", "--eval", "levels: ; @go env GOAMD64 GOARM64", "levels")
+	command.Env = append(os.Environ(), "GOAMD64=v3", "GOARM64=v9.0")
+	if output, err := command.CombinedOutput(); err != nil || !strings.HasSuffix(string(output), "v1\nv8.0\n") {
+		t.Errorf("the processors for which this machine builds change a release: %v\n%s", err, output)
+	}
+}
+
 func TestMakeReleaseTakesRegistryWithSlash(t *testing.T) {
 	output, err := exec.Command("make", "-C", "../../..", "--dry-run", "release", "REGISTRY=registry.example.com/site/").CombinedOutput()
 	if err != nil || !strings.Contains(string(output), " registry.example.com/site/manager:") || strings.Contains(string(output), "site//") {
