@@ -80,7 +80,7 @@ var _ = Describe("clusterctl", Ordered, func() {
 		for name, value := range variables {
 			GinkgoT().Setenv(name, value)
 		}
-		for _, flavor := range []string{"cluster-template.yaml", "cluster-template-topology.yaml"} {
+		for _, flavor := range []string{"cluster-template.yaml", "cluster-template-topology.yaml", "cluster-template-edge-site.yaml"} {
 			output, _, err := program.Run(ctx, management.Kubeconfig, append(arguments, "--from="+filepath.Join(releaseDir, flavor))...)
 			Expect(err).NotTo(HaveOccurred())
 			objects, err := yaml.ToUnstructured([]byte(output))

@@ -45,7 +45,7 @@ var _ = Describe("the cluster template", func() {
 		namespace := newNamespace(ctx)
 		applyTemplate(ctx, namespace, "")
 		expectPools(ctx, namespace)
-		expectMachinesInPools(ctx, namespace)
+		expectMachinesInPools(ctx, namespace, map[string]int32{"worker": 2, "infra": 2})
 	})
 })
 
@@ -65,7 +65,7 @@ var _ = Describe("the ClusterClass", func() {
 			g.Expect(reconciled).To(HaveField("Status", metav1.ConditionTrue), "%v", reconciled)
 		}).Should(Succeed())
 		expectPools(ctx, namespace)
-		expectMachinesInPools(ctx, namespace)
+		expectMachinesInPools(ctx, namespace, map[string]int32{"worker": 2, "infra": 2})
 
 		By("using the Cluster's variables in its infrastructure")
 		infrastructure := &infrav1.Metal3Cluster{}
@@ -105,6 +105,7 @@ var _ = Describe("the header of a template", func() {
 	},
 		Entry(nil, "", "cluster-template.yaml"),
 		Entry(nil, "topology", "cluster-template-topology.yaml"),
+		Entry(nil, "edge-site", "cluster-template-edge-site.yaml"),
 	)
 })
 
@@ -151,8 +152,8 @@ func expectPools(ctx SpecContext, namespace string) {
 	}
 }
 
-// expectMachinesInPools waits until the MachineDeployments have Machines in both pools.
-func expectMachinesInPools(ctx SpecContext, namespace string) {
+// expectMachinesInPools waits until the MachineDeployments have these numbers of Machines in pools.
+func expectMachinesInPools(ctx SpecContext, namespace string, want map[string]int32) {
 	GinkgoHelper()
 	var pools poolv1.MachineConfigPoolList
 	Expect(k8sClient.List(ctx, &pools, client.InNamespace(namespace))).To(Succeed())
@@ -169,6 +170,6 @@ func expectMachinesInPools(ctx SpecContext, namespace string) {
 			g.Expect(err).NotTo(HaveOccurred())
 			machines[assigned.Role] += *deployment.Spec.Replicas
 		}
-		g.Expect(machines).To(Equal(map[string]int32{"worker": 2, "infra": 2}))
+		g.Expect(machines).To(Equal(want))
 	}).Should(Succeed())
 }
