@@ -252,8 +252,8 @@ var _ = Describe("an edge site of the ClusterClass", Ordered, func() {
 			`variables[labelRules].value: Invalid value: "{\"topology.kubernetes.io/zone\":\"rack\"}": must be of type array: "object"`),
 		Entry("a label rule with an unknown action", "onMissing: Block", "onMissing: Wait", `variables[labelRules].value.[0].onMissing: Unsupported value`),
 		Entry("an unknown variable", "name: labelRules", "name: sshKeys", `variables[sshKeys]: Invalid value`),
-		Entry("a pool that the ClusterClass does not have", "class: low-latency", "class: gpu",
-			`workers.machineDeployments[2].class: Invalid value: "gpu": MachineDeploymentClass with name "gpu" does not exist in ClusterClass "poolboot-metal3"`),
+		Entry("a class that does not exist", "class: worker", "class: gpu",
+			`workers.machineDeployments[0].class: Invalid value: "gpu": MachineDeploymentClass with name "gpu" does not exist in ClusterClass "poolboot-metal3"`),
 	)
 
 	DescribeTable("refuses a pool or MachineConfig with", func(ctx SpecContext, variable, message string) {
