@@ -96,19 +96,16 @@ func (h *host) answer(now time.Time) (isLate bool, left time.Duration) {
 	return left <= 0, max(left, 0)
 }
 
-// progressInterval is how long a stage of an update other than shownAtOnce lasts before the record shows it: many hosts
-// pass several stages within seconds, and each record is a write in the management cluster.
-const progressInterval = 15 * time.Second
-
-// shownAtOnce are the stages in which Pods leave the Node, or the host is away.
-var shownAtOnce = []bootstrapv1.UpdateStage{bootstrapv1.UpdateDraining, bootstrapv1.UpdateRebooting}
+// progressInterval is how long a stage of an update lasts before the record shows it: many hosts pass several stages
+// within seconds, and each record is a write in the management cluster.
+const progressInterval = 5 * time.Second
 
 // progressWait returns how long to wait before a change of a record is written, or 0 if it is written now. What waits
 // is how far an update is that has begun, no longer than an interval after the last record of that. Beginnings, ends,
 // and what needs a person, are written at once.
 func progressWait(before, after *bootstrapv1.PoolbootConfig, interval time.Duration, now time.Time) time.Duration {
-	since, stage := before.Status.Update.StageTime, after.Status.Update.Stage
-	if interval == 0 || stage != before.Status.Update.Stage && slices.Contains(shownAtOnce, stage) || since == nil || !isInProgress(before) || !isInProgress(after) || isFuture(since.Time, now) ||
+	since := before.Status.Update.StageTime
+	if interval == 0 || since == nil || !isInProgress(before) || !isInProgress(after) || isFuture(since.Time, now) ||
 		!equality.Semantic.DeepEqual(withoutProgress(before), withoutProgress(after)) {
 		return 0
 	}
