@@ -225,10 +225,10 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		f := hosts[0]
 		drift := func() string { return t.Node(ctx, f.config).Annotations[agentv1.DriftAnnotation] }
 		Expect(f.Run(ctx, "sh", "-c", "printf secret >"+quietFile)).To(BeEmpty())
-		Eventually(ctx, drift).WithTimeout(10 * time.Second).Should(And(ContainSubstring(quietFile), Not(ContainSubstring("secret"))))
+		Eventually(ctx, drift).Should(And(ContainSubstring(quietFile), Not(ContainSubstring("secret"))))
 		Eventually(ctx, updated(f)).Should(And(HavePrefix("False "+string(agentv1.Degraded)), ContainSubstring(quietFile)))
 		Expect(f.Run(ctx, "sh", "-c", "printf 2 >"+quietFile)).To(BeEmpty())
-		Eventually(ctx, drift).WithTimeout(10 * time.Second).Should(BeEmpty())
+		Eventually(ctx, drift).Should(BeEmpty())
 		Eventually(ctx, updated(f)).Should(HavePrefix("True"))
 	}, SpecTimeout(2*time.Minute))
 
