@@ -214,7 +214,7 @@ var _ = Describe("The plugin", func() {
 	})
 
 	It("completes its flags", func() {
-		Expect(runPoolboot("__complete", "render", "-o", "").Out).To(HavePrefix("json\nyaml\nignition\n"))
+		Expect(runPoolboot("__complete", "render", "-o", "").Out).To(HavePrefix("json\nyaml\nwide\nignition\n"))
 		Expect(runPoolboot("__complete", "which", "--po").Out).To(HavePrefix("--pools\t"))
 	})
 })

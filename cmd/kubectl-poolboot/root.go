@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -40,13 +41,22 @@ are in no pool of Poolboot.`
 }
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
+	var output cli.Output
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this plugin",
-		Args:  cobra.NoArgs,
+		Long:  "Print the version of this plugin.",
+		Example: `  # To compare with the version of the manager
+  kubectl poolboot version`,
+		Args:                  cobra.NoArgs,
+		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), cmd.Root().Version)
-			return err
+			return output.Print(cmd.OutOrStdout(), map[string]string{"version": cmd.Root().Version}, func(out io.Writer) error {
+				_, err := fmt.Fprintln(out, cmd.Root().Version)
+				return err
+			})
 		},
 	}
+	output.AddFlag(cmd, "text for people", cli.FormatJSON, cli.FormatYAML)
+	return cmd
 }

@@ -119,6 +119,16 @@ var _ = Describe("What the commands print fits in 120 columns", func() {
 		}
 	})
 
+	It("unless it is wide", func() {
+		for _, args := range [][]string{{"explain", "machine", "infra-x7k2m"}, {"boots"}, {"rollout", "status"}, {"rollout", "status", "infra"}} {
+			var out, errOut bytes.Buffer
+			streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}
+			cli.Execute(newRoot(streams, func() input.Connection { return live() }), &errOut, append(args, "-o", "wide"))
+			Expect(out.String()).To(MatchRegexp(`(?m)^\S.{150}`), strings.Join(args, " "))
+			Expect(out.String()).NotTo(MatchRegexp(`(?m)^ {20}`), strings.Join(args, " "))
+		}
+	})
+
 	It("in the documentation", func() {
 		pages, err := filepath.Glob(sourcetree.Path("docs", "*.md"))
 		Expect(err).NotTo(HaveOccurred())

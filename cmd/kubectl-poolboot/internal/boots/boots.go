@@ -4,7 +4,6 @@ package boots
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,7 +33,8 @@ type options struct {
 	cluster    string
 	output     cli.Output
 	all        bool
-	watch      bool
+	watching   bool
+	view       *cli.View
 	connection input.Connection
 }
 
@@ -64,6 +64,8 @@ type Boot struct {
 	Message string `json:"message"`
 	// Timeline has the completed steps.
 	Timeline []record.Moment `json:"timeline"`
+
+	needsPerson bool
 }
 
 // deletedStage is the stage of a boot whose PoolbootConfig was deleted.
@@ -84,7 +86,7 @@ in its pool. For a host that is being updated or differs from its configuration,
 
 With a NAME, show only the boot of this Machine, PoolbootConfig, host or Node.
 
-With --watch, print a line for every change. "kubectl poolboot explain machine" shows more about one boot.`,
+With --watch, print every change until interrupted. "kubectl poolboot explain machine" shows more about one boot.`,
 		Example: `  # The boots of a namespace
   kubectl poolboot boots -n metal
 
@@ -101,9 +103,9 @@ With --watch, print a line for every change. "kubectl poolboot explain machine" 
 		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "show the boots of all namespaces")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print a line for every change until interrupted")
+	cli.AddWatchFlag(cmd, &o.watching, "interrupted")
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "show only the boots of the Cluster with this name")
-	o.output.AddFlag(cmd, "json, or wide for a table with more columns; without it, a table", cli.FormatJSON, cli.FormatWide)
+	o.output.AddTableFlag(cmd, cli.FormatName)
 	input.AddConnectionFlags(cmd, to)
 	cli.AddCompletion(cmd, "cluster", input.CompleteFromCluster(to, input.PoolClusters))
 	return cmd
@@ -127,11 +129,7 @@ func (o *options) run(ctx context.Context, names []string) error {
 	if err := cluster.List(ctx, configs, selection...); err != nil {
 		return fmt.Errorf("list PoolbootConfigs: %w", err)
 	}
-	table := &cli.Table{Out: o.streams.Out, Wide: o.output.Format == cli.FormatWide}
-	show := func(boots []Boot) error { return printBoots(table, o.all, boots) }
-	if o.output.Format == cli.FormatJSON {
-		show = o.printJSON
-	} else if len(configs.Items) == 0 && len(o.names) == 0 && !o.watch {
+	if len(configs.Items) == 0 && len(o.names) == 0 && !o.watching && o.output.IsText() {
 		none, err := cluster.NoneIn(ctx, namespace, "boots")
 		if err == nil {
 			fmt.Fprintln(o.streams.ErrOut, none)
@@ -143,15 +141,11 @@ func (o *options) run(ctx context.Context, names []string) error {
 	if boots = o.selected(boots); unknown != nil && len(boots) == 0 {
 		return unknown
 	}
-	if err := errors.Join(show(boots), unknown); err != nil || !o.watch {
+	o.view = o.newView()
+	if err := errors.Join(o.show(boots...), unknown); err != nil || !o.watching {
 		return err
 	}
-	return follow(ctx, cluster, configs, selection, func(boots []Boot) error {
-		if boots = o.selected(boots); len(boots) == 0 {
-			return nil
-		}
-		return show(boots)
-	})
+	return o.follow(ctx, cluster, configs, selection)
 }
 
 // hasName reports whether a name is that of a boot's Machine, PoolbootConfig, host or Node.
@@ -197,21 +191,6 @@ func (o *options) resolveNames(ctx context.Context, from client.Reader, boots []
 	return err
 }
 
-// printJSON prints boots as a list or, with --watch, each boot as one line.
-func (o *options) printJSON(boots []Boot) error {
-	if !o.watch {
-		return cli.PrintJSON(o.streams.Out, boots)
-	}
-	encoder := json.NewEncoder(o.streams.Out)
-	encoder.SetEscapeHTML(false)
-	for _, b := range boots {
-		if err := encoder.Encode(b); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // List returns the boots of PoolbootConfigs in the order of their namespaces and Machines.
 func List(configs []bootstrapv1.PoolbootConfig) []Boot {
 	boots := make([]Boot, len(configs))
@@ -230,6 +209,7 @@ func newBoot(config *bootstrapv1.PoolbootConfig) Boot {
 		Cluster: record.ClusterName(config), Node: config.Status.NodeRef.Name,
 		Pool: config.Status.PoolRole, Configuration: config.Status.Boot.ServedConfiguration.Name, Addresses: ListAddresses(config),
 		Created: config.CreationTimestamp.Time, Message: outlook.Message(config), Timeline: record.Moments(config),
+		needsPerson: outlook.FindNeedsPerson(config) != nil,
 	}
 	b.Stage, b.Since = record.StageOf(config)
 	if updated := conditions.Get(config, bootstrapv1.UpdatedCondition); updated != nil {

@@ -155,6 +155,8 @@ var _ = Describe("boots", func() {
 		Expect(boots[1].Addresses).To(Equal([]Address{{Address: "192.0.2.7"}, {Address: "192.0.2.8", Refused: true}}))
 		Expect(boots[1].Timeline).To(HaveLen(2))
 		Expect(boots[1].Message).To(Equal("it has not asked\x1b[31m"))
+		Expect(table(ctx, "-o", "yaml")).To(ContainElements("- addresses: []", "stage: Provisioning"))
+		Expect(table(ctx, "-o", "name", "infra-b")).To(Equal([]string{"poolbootconfig.bootstrap.cluster.x-k8s.io/infra-b-config"}))
 	})
 
 	It("shows the update of a host that has joined", func(ctx SpecContext) {
@@ -191,11 +193,11 @@ var _ = Describe("boots", func() {
 			a.Status = changed.Status
 			Expect(live.Status().Patch(ctx, a, client.MergeFrom(before))).To(Succeed())
 		}
-		Eventually(out.lines).Should(ContainElement(HavePrefix("infra-a <none> infra Preparing")))
+		Eventually(out.lines).Should(ContainElement(ContainSubstring(" infra-a <none> infra Preparing")))
 		Expect(live.Delete(ctx, a)).To(Succeed())
 		Eventually(out.lines).Should(HaveLen(seen + 3))
-		Expect(out.lines()[4]).To(HavePrefix("infra-a <none> infra Provisioning"))
-		Expect(out.lines()[6]).To(HavePrefix("infra-a <none> infra Deleted"))
+		Expect(out.lines()[4]).To(MatchRegexp(`^\d\d:\d\d:\d\d infra-a <none> infra Provisioning`))
+		Expect(out.lines()[6]).To(ContainSubstring(" infra-a <none> infra Deleted"))
 		stop()
 		Eventually(ended).Should(Receive(BeZero()))
 	})
@@ -207,6 +209,6 @@ var _ = Describe("boots", func() {
 			Expect(out.lines()).To(ConsistOf(And(HavePrefix("error: "), ContainSubstring(why))))
 		},
 		Entry("no kubeconfig", &clitest.FakeConnection{Failure: errors.New("no configuration")}, "no configuration"),
-		Entry("an unknown output", &clitest.FakeConnection{}, "use json or wide", "-o", "xml"),
+		Entry("an unknown output", &clitest.FakeConnection{}, "use json, yaml, wide or name, or leave the flag out", "-o", "xml"),
 	)
 })

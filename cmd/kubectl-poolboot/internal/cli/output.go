@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
@@ -20,8 +21,10 @@ import (
 const (
 	FormatJSON = "json"
 	FormatYAML = "yaml"
-	// FormatWide is that of a table with more columns.
+	// FormatWide is that of tables with all columns and whole names, and with nothing wrapped.
 	FormatWide = "wide"
+	// FormatName is that of names of objects for kubectl.
+	FormatName = "name"
 )
 
 // None is what kubectl prints for an empty cell of a table.
@@ -34,13 +37,23 @@ type Output struct {
 	formats []string
 }
 
-// AddFlag defines --output, which the command validates before it runs. The formats are the values beside the empty
-// one.
-func (o *Output) AddFlag(cmd *cobra.Command, usage string, formats ...string) {
+// AddFlag defines --output, which the command validates before it runs. byDefault is what is printed without the flag.
+func (o *Output) AddFlag(cmd *cobra.Command, byDefault string, formats ...string) {
 	o.formats = formats
-	cmd.Flags().StringVarP(&o.Format, "output", "o", "", usage)
+	cmd.Flags().StringVarP(&o.Format, "output", "o", "", "format of the output, "+o.list()+"; without it, "+byDefault)
 	AddCompletion(cmd, "output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	cmd.PreRunE = func(*cobra.Command, []string) error { return o.validate() }
+}
+
+// AddTableFlag defines --output of a command whose answer is text with tables. further are formats beside those.
+func (o *Output) AddTableFlag(cmd *cobra.Command, further ...string) {
+	o.AddFlag(cmd, "text for people", append([]string{FormatJSON, FormatYAML, FormatWide}, further...)...)
+}
+
+// list returns the formats as text.
+func (o *Output) list() string {
+	last := len(o.formats) - 1
+	return strings.Join(o.formats[:last], ", ") + " or " + o.formats[last]
 }
 
 // validate returns an error for an unknown format.
@@ -48,12 +61,11 @@ func (o *Output) validate() error {
 	if o.Format == "" || slices.Contains(o.formats, o.Format) {
 		return nil
 	}
-	formats := o.formats[len(o.formats)-1]
-	if others := o.formats[:len(o.formats)-1]; len(others) > 0 {
-		formats = strings.Join(others, ", ") + " or " + formats
-	}
-	return fmt.Errorf("--output %s is not known: use %s, or leave the flag out", o.Format, formats)
+	return fmt.Errorf("--output %s is not known: use %s, or leave the flag out", o.Format, o.list())
 }
+
+// IsText reports whether the answer is text for people.
+func (o *Output) IsText() bool { return o.Format == "" || o.Format == FormatWide }
 
 // Print prints an answer as JSON or YAML, or with a function in every other format.
 func (o *Output) Print(out io.Writer, answer any, otherwise func(io.Writer) error) error {
@@ -67,7 +79,7 @@ func (o *Output) Print(out io.Writer, answer any, otherwise func(io.Writer) erro
 		}
 		return err
 	}
-	return otherwise(out)
+	return otherwise(o.styled(out))
 }
 
 // PrintJSON prints an answer as indented JSON, with <, > and & as they are.
@@ -78,8 +90,15 @@ func PrintJSON(out io.Writer, answer any) error {
 	return encoder.Encode(answer)
 }
 
-// PrintManifest prints objects as YAML documents.
-func PrintManifest(out io.Writer, objects ...runtime.Object) error {
+// PrintManifest prints objects for kubectl apply: as YAML documents or, in JSON, as one List.
+func (o *Output) PrintManifest(out io.Writer, objects ...runtime.Object) error {
+	if o.Format == FormatJSON {
+		list := &metav1.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []runtime.RawExtension{}}
+		for _, object := range objects {
+			list.Items = append(list.Items, runtime.RawExtension{Object: object})
+		}
+		return PrintJSON(out, list)
+	}
 	printer := &printers.YAMLPrinter{}
 	for _, object := range objects {
 		if err := printer.PrintObj(object, out); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,11 +32,10 @@ var renderedName = regexp.MustCompile(`\b` + poolv1.RenderedNamePrefix + `([a-z0
 func ShortenNames(text string) string { return renderedName.ReplaceAllString(text, "$1@$2") }
 
 // Table prints rows under a header that is printed once. Cells are printable and, without a text, None. So that the
-// table fits in 120 columns, they are wrapped between words, and the names of rendered configs are shortened.
+// table fits in 120 columns, they are wrapped between words, and the names of rendered configs are shortened, unless it
+// is wide.
 type Table struct {
 	Out io.Writer
-	// Wide has nothing wrapped or shortened.
-	Wide bool
 	// Header are the names of the columns; without them, there is no header.
 	Header []string
 
@@ -43,12 +43,17 @@ type Table struct {
 }
 
 // Print prints rows of as many cells as the table has columns.
-func (t *Table) Print(rows ...[]string) error {
+func (t *Table) Print(rows ...[]string) error { return t.PrintColored(rows, nil) }
+
+// PrintColored prints rows, some cells of which have a color on a terminal: by the index of the row, and the name of
+// the column.
+func (t *Table) PrintColored(rows [][]string, colors []map[string]Color) error {
+	style := styleOf(t.Out)
 	rows = slices.Clone(rows)
 	for i, row := range rows {
 		rows[i] = make([]string, len(row))
 		for j, cell := range row {
-			if len(t.Header) > 0 && !t.Wide {
+			if len(t.Header) > 0 && !style.wide {
 				cell = ShortenNames(cell)
 			}
 			rows[i][j] = Printable(cmp.Or(cell, None))
@@ -56,23 +61,32 @@ func (t *Table) Print(rows ...[]string) error {
 	}
 	if len(t.Header) > 0 && !t.hasHeader {
 		rows, t.hasHeader = slices.Insert(rows, 0, t.Header), true
+		colors = slices.Insert(slices.Clone(colors), 0, nil)
 	}
-	widths := t.widths(rows)
+	limit := width
+	if style.wide {
+		limit = math.MaxInt
+	}
+	widths := fit(rows, limit)
 	var out strings.Builder
-	for _, row := range rows {
+	for i, row := range rows {
 		cells, lines := make([][]string, len(row)), 0
-		for i, cell := range row {
-			cells[i] = wrap(cell, widths[i])
-			lines = max(lines, len(cells[i]))
+		for j, cell := range row {
+			cells[j] = wrap(cell, widths[j])
+			lines = max(lines, len(cells[j]))
 		}
 		for n := range lines {
 			var line strings.Builder
-			for i, cell := range cells {
+			for j, cell := range cells {
 				part := ""
 				if n < len(cell) {
 					part = cell[n]
 				}
-				fmt.Fprintf(&line, "%-*s", widths[i]+gap, part)
+				padding := strings.Repeat(" ", widths[j]+gap-utf8.RuneCountInString(part))
+				if style.colored && part != "" && len(colors) > 0 && colors[i] != nil {
+					part = colors[i][t.Header[j]].paint(part)
+				}
+				line.WriteString(part + padding)
 			}
 			out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 		}
@@ -81,9 +95,9 @@ func (t *Table) Print(rows ...[]string) error {
 	return err
 }
 
-// widths returns the widths of the columns. The last column shrinks first, the others below their longest words only
-// if nothing else can shrink.
-func (t *Table) widths(rows [][]string) []int {
+// fit returns the widths of columns that fit in a limit. The last column shrinks first, the others below their longest
+// words only if nothing else can shrink.
+func fit(rows [][]string, limit int) []int {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -101,7 +115,7 @@ func (t *Table) widths(rows [][]string) []int {
 	for _, w := range widths {
 		total += w
 	}
-	for ; total > width && !t.Wide; total-- {
+	for ; total > limit; total-- {
 		widest := -1
 		for i, w := range widths {
 			if w > words[i] && (widest < 0 || w >= widths[widest]) {

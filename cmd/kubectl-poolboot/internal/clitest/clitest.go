@@ -52,6 +52,13 @@ func RunOn(cluster input.Connection, newCommand Command, args ...string) Result 
 	return run("", cluster, newCommand, args)
 }
 
+// RunIn runs a command line of kubectl poolboot with one command on a cluster, and prints to a terminal. It returns the
+// exit code.
+func RunIn(terminal *os.File, cluster input.Connection, newCommand Command, args ...string) int {
+	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: terminal, ErrOut: terminal}
+	return cli.Execute(cli.NewRoot(streams, newCommand(streams, cluster)), terminal, args)
+}
+
 func run(stdin string, to input.Connection, newCommand Command, args []string) Result {
 	var out, errOut bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errOut}

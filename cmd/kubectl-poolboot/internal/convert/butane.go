@@ -91,7 +91,7 @@ func (o *options) convertMachineConfig(whole *input.Text, text string) error {
 	if len(refused) > 0 {
 		return errors.Join(input.InOrder(refused...)...)
 	}
-	return o.print([]runtime.Object{&configs[0]})
+	return o.output.PrintManifest(o.streams.Out, &configs[0])
 }
 
 // butaneFields are the fields of OpenShift's variant that are not part of Ignition.

@@ -12,8 +12,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -86,7 +84,7 @@ Butane document.`,
 	flags.StringVar(&o.ignition, "ignition", "", "file with an Ignition document in JSON; - for standard input")
 	flags.StringVar(&o.butane, "butane", "", "file with a Butane document; - for standard input")
 	flags.StringVar(&o.filesDir, "files-dir", "", "folder of the local files in a Butane document; without it, local files are refused")
-	o.output.AddFlag(cmd, "yaml (default) or json, which prints one List", cli.FormatYAML, cli.FormatJSON)
+	o.output.AddFlag(cmd, "YAML", cli.FormatJSON, cli.FormatYAML)
 	utilruntime.Must(cmd.MarkFlagFilename("ignition", "ign", "json"))
 	utilruntime.Must(cmd.MarkFlagFilename("butane", "bu", "yaml", "yml"))
 	utilruntime.Must(cmd.MarkFlagDirname("files-dir"))
@@ -144,7 +142,7 @@ func (o *options) convertObjects(args []string) error {
 	if len(refused) > 0 && !o.skipRefused {
 		return errors.Join(refused...)
 	}
-	if err := o.print(converted); err != nil {
+	if err := o.output.PrintManifest(o.streams.Out, converted...); err != nil {
 		return err
 	}
 	for _, err := range refused {
@@ -154,18 +152,6 @@ func (o *options) convertObjects(args []string) error {
 		return cli.Incomplete(fmt.Errorf("%d refused and left out: correct what is listed above, and convert again", input.CountObjects(refused)))
 	}
 	return nil
-}
-
-// print prints objects as YAML documents or, in JSON, as one List.
-func (o *options) print(converted []runtime.Object) error {
-	if o.output.Format != cli.FormatJSON {
-		return cli.PrintManifest(o.streams.Out, converted...)
-	}
-	list := &metav1.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []runtime.RawExtension{}}
-	for _, object := range converted {
-		list.Items = append(list.Items, runtime.RawExtension{Object: object})
-	}
-	return cli.PrintJSON(o.streams.Out, list)
 }
 
 // readDocument returns the text of a file, and its name for messages.

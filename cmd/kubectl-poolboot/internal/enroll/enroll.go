@@ -34,6 +34,7 @@ import (
 type options struct {
 	streams   genericiooptions.IOStreams
 	namespace string
+	output    cli.Output
 	spec      poolv1.EnrollmentSpec
 	life      time.Duration
 }
@@ -68,6 +69,7 @@ The command creates no object: apply what it prints, and keep it secret.`,
 	cmd.Flags().Int32Var(&o.spec.MaxUses, "max-uses", 1, "how many names hosts can take")
 	cmd.Flags().DurationVar(&o.life, "expires-in", 24*time.Hour, "how long the token is valid")
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pool; without it, kubectl apply sets the namespace")
+	o.output.AddFlag(cmd, "YAML", cli.FormatJSON, cli.FormatYAML)
 	utilruntime.Must(cmd.MarkFlagRequired("cluster"))
 	utilruntime.Must(cmd.MarkFlagRequired("name-pattern"))
 	cli.AddCompletion(cmd, "cluster", input.CompleteFromCluster(to, input.Clusters))
@@ -107,7 +109,7 @@ func (o *options) run(name string, now time.Time) error {
 		ObjectMeta: meta,
 		Spec:       spec,
 	}
-	return cli.PrintManifest(o.streams.Out, secret, enrollment)
+	return o.output.PrintManifest(o.streams.Out, secret, enrollment)
 }
 
 // warn warns on standard error when no host would be admitted, if the management cluster can be read. The condition

@@ -91,7 +91,7 @@ Exit codes: 0 when there is nothing to do, 2 when there is, 1 for an error.`, ki
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "the Cluster of the Node, when there are several")
 	cmd.Flags().StringSliceVar(&o.syncedLabels, "additional-sync-machine-labels", nil, "the regular expressions of this flag of Cluster API and of the manager")
 	cli.AddCompletion(cmd, "cluster", input.CompleteFromCluster(to, input.PoolClusters))
-	return o.configure(cmd, kind, names, "the objects", "text", func(ctx context.Context, source *input.Source, name string) error {
+	return o.configure(cmd, kind, names, "the objects", func(ctx context.Context, source *input.Source, name string) error {
 		return o.explainBoot(ctx, &gatherer{source: source, name: name, cluster: o.cluster}, gather)
 	})
 }
@@ -146,7 +146,8 @@ func (b *bootReport) print(out io.Writer) error {
 		head = append(head, []string{"Not seen:", text})
 	}
 	text := &strings.Builder{}
-	err := (&cli.Table{Out: text}).Print(head...)
+	tables := cli.StyledAs(out, text)
+	err := (&cli.Table{Out: tables}).Print(head...)
 	if len(b.Timeline) > 0 {
 		text.WriteString("\n")
 		steps := make([][]string, len(b.Timeline))
@@ -157,11 +158,11 @@ func (b *bootReport) print(out io.Writer) error {
 			}
 			steps[i] = []string{string(moment.Step), moment.Time.UTC().Format(time.RFC3339), after}
 		}
-		err = errors.Join(err, (&cli.Table{Out: text, Header: []string{"STEP", "TIME", "AFTER"}}).Print(steps...))
+		err = errors.Join(err, (&cli.Table{Out: tables, Header: []string{"STEP", "TIME", "AFTER"}}).Print(steps...))
 	}
 	if len(b.Labels)+len(b.Taints) > 0 { // not known yet, for example for a blocked host
 		text.WriteString("\n")
-		err = errors.Join(err, b.printProperties(text))
+		err = errors.Join(err, b.printProperties(tables))
 	}
 	text.WriteString("\nTo do:\n")
 	if len(b.Todo) == 0 {

@@ -41,7 +41,7 @@ func newOptions(streams genericiooptions.IOStreams, to input.Connection) *option
 
 // configure adds to a command for an object of a kind the arguments and flags that all commands have. Files may follow
 // the name of the object.
-func (o *options) configure(cmd *cobra.Command, kind string, names input.Names, filesUsage, textFormat string,
+func (o *options) configure(cmd *cobra.Command, kind string, names input.Names, filesUsage string,
 	run func(ctx context.Context, source *input.Source, name string) error) *cobra.Command {
 	cmd.DisableFlagsInUseLine = true
 	cmd.ValidArgsFunction = input.CompleteFirst(input.CompleteFromCluster(o.connection, names), cobra.ShellCompDirectiveDefault)
@@ -59,7 +59,7 @@ func (o *options) configure(cmd *cobra.Command, kind string, names input.Names, 
 		return run(cmd.Context(), source, args[0])
 	}
 	o.files.AddFlag(cmd, "filename", "f", filesUsage)
-	o.output.AddFlag(cmd, "json or yaml; without it, "+textFormat, cli.FormatJSON, cli.FormatYAML)
+	o.output.AddTableFlag(cmd)
 	input.AddConnectionFlags(cmd, o.connection)
 	return cmd
 }

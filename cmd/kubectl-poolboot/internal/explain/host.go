@@ -62,7 +62,7 @@ Exit codes: 0 when every rule sets its label or skips it, 2 when a rule would bl
 	cmd.Flags().StringVar(&o.role, "pool", "", "only the rules of the pool with this role, and those of PoolbootConfigs")
 	input.AddClusterFlag(cmd, &o.cluster, o.files.Complete(1, input.PoolClusters, to))
 	cli.AddCompletion(cmd, "pool", o.files.Complete(1, input.PoolRoles, to))
-	return o.configure(cmd, "BareMetalHost", input.Hosts, "the BareMetalHost, its HardwareData and the rules", "a table", o.explainHost)
+	return o.configure(cmd, "BareMetalHost", input.Hosts, "the BareMetalHost, its HardwareData and the rules", o.explainHost)
 }
 
 func (o *options) explainHost(ctx context.Context, source *input.Source, name string) error {

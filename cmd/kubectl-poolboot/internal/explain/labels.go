@@ -43,7 +43,7 @@ Exit codes: 0 with an answer, 2 when no Node can be registered in the pool, 1 fo
 	o.files.AddRequiredFlag(cmd, "filename", "f", "the MachineConfigPools")
 	cli.AddPoolFlag(cmd, &o.role, o.files.Complete(0, input.PoolRoles, nil))
 	input.AddClusterFlag(cmd, &o.cluster, o.files.Complete(0, input.PoolClusters, nil))
-	o.output.AddFlag(cmd, "json; without it, tables", cli.FormatJSON)
+	o.output.AddTableFlag(cmd)
 	return cmd
 }
 

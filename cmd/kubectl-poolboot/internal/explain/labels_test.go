@@ -76,6 +76,6 @@ poolboot.io/unassigned:NoSchedule                Poolboot
 		clitest.ExpectError(runPoolboot("labels", "--pool", "infra"), 1, "set --filename\n")
 		clitest.ExpectError(runPoolboot("labels", "-f", path, "--pool", "gpu"), 1, `the files contain no MachineConfigPool of role "gpu"`)
 		clitest.ExpectError(runPoolboot("labels", "-f", path, "--pool", "master"), 1, "control plane machines are in no pool")
-		clitest.ExpectError(runPoolboot("labels", "-f", path, "--pool", "infra", "-o", "yaml"), 1, "--output yaml is not known: use json")
+		clitest.ExpectError(runPoolboot("labels", "-f", path, "--pool", "infra", "-o", "xml"), 1, "--output xml is not known: use json, yaml or wide")
 	})
 })

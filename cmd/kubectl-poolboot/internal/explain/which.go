@@ -2,7 +2,6 @@ package explain
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -76,7 +75,7 @@ Exit codes: 0 with an answer, 2 when several custom pools match, 1 for every oth
 		utilruntime.Must(cmd.MarkFlagFilename(name, "json", "yaml", "yml"))
 	}
 	input.AddClusterFlag(cmd, &o.cluster, o.files.Complete(0, input.PoolClusters, nil))
-	o.output.AddFlag(cmd, "json; without it, text", cli.FormatJSON)
+	o.output.AddTableFlag(cmd)
 	return cmd
 }
 
@@ -157,15 +156,14 @@ func (o *whichOptions) printOne(answer nodeMembership, of *input.Pools) error {
 	if len(of.Items) == 0 {
 		o.note("the files contain no MachineConfigPool")
 	}
-	if o.output.Format == cli.FormatJSON {
-		return json.NewEncoder(o.streams.Out).Encode(answer)
-	}
-	if answer.Pool == "" {
-		o.note("the Node is in no pool: " + answer.Why)
-		return nil
-	}
-	_, err := fmt.Fprintln(o.streams.Out, cli.Printable(answer.Pool))
-	return err
+	return o.output.Print(o.streams.Out, answer, func(out io.Writer) error {
+		if answer.Pool == "" {
+			o.note("the Node is in no pool: " + answer.Why)
+			return nil
+		}
+		_, err := fmt.Fprintln(out, cli.Printable(answer.Pool))
+		return err
+	})
 }
 
 // note prints a note on standard error.

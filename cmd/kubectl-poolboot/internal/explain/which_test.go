@@ -113,8 +113,8 @@ var _ = Describe("which", func() {
 	})
 
 	It("prints no role, and a note, when there is no pool", func() {
-		Expect(runPoolboot("which", "--pools", clitest.WriteFile("empty.yaml"), "--labels", clitest.RoleLabels("worker"), "-o", "json")).
-			To(Equal(clitest.Result{Out: `{"pool":"","why":"no pool selects its labels"}` + "\n", ErrOut: "note: the files contain no MachineConfigPool\n"}))
+		Expect(runPoolboot("which", "--pools", clitest.WriteFile("empty.yaml"), "--labels", clitest.RoleLabels("worker"), "-o", "yaml")).
+			To(Equal(clitest.Result{Out: "pool: \"\"\nwhy: no pool selects its labels\n", ErrOut: "note: the files contain no MachineConfigPool\n"}))
 	})
 
 	It("reports a malformed selector", func() {
@@ -132,7 +132,7 @@ var _ = Describe("which", func() {
 		Entry("an unknown flag", "see 'kubectl poolboot which --help'", "--label", "a=b"),
 		Entry("a label without a value", "labels must be KEY=VALUE,...", "--labels", "infra"),
 		Entry("a label that Kubernetes does not allow", "--labels", "--labels", "in fra="),
-		Entry("an unknown output", "--output wide is not known: use json", "--labels", "a=b", "-o", "wide"),
+		Entry("an unknown output", "--output xml is not known: use json, yaml or wide", "--labels", "a=b", "-o", "xml"),
 		Entry("a file that does not exist", "nowhere.yaml: no such file", "--labels", "a=b", "nowhere.yaml"),
 		Entry("a file without a Node", "nowhere.yaml: no such file", "--node", "nowhere.yaml"),
 	)

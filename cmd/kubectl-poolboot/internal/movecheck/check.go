@@ -89,7 +89,7 @@ Exit codes: 0 when the move is safe, 2 when something would hang or be lost, 1 f
 		RunE:                  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	cmd.Flags().StringVar(&o.to, "to-kubeconfig", "", "path to the kubeconfig file of the other management cluster")
-	o.output.AddFlag(cmd, "json or yaml; without it, text", cli.FormatJSON, cli.FormatYAML)
+	o.output.AddTableFlag(cmd)
 	input.AddConnectionFlags(cmd, o.connection)
 	return cmd
 }

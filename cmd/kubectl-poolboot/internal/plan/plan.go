@@ -91,7 +91,7 @@ The plan assumes a host with every program that can change kernel arguments, the
 	}
 	utilruntime.Must(cmd.MarkFlagRequired("from"))
 	utilruntime.Must(cmd.MarkFlagRequired("to"))
-	o.output.AddFlag(cmd, "json or yaml; without it, a table", cli.FormatJSON, cli.FormatYAML)
+	o.output.AddTableFlag(cmd)
 	return cmd
 }
 
@@ -136,7 +136,7 @@ func (a answer) print(out io.Writer, plan update.Plan) error {
 		for i, change := range plan.Changes {
 			rows[i] = []string{change.String(), update.Summary(change.Actions), change.Reason}
 		}
-		if err := (&cli.Table{Out: text, Header: []string{"CHANGE", "ACTIONS", "REASON"}}).Print(rows...); err != nil {
+		if err := (&cli.Table{Out: cli.StyledAs(out, text), Header: []string{"CHANGE", "ACTIONS", "REASON"}}).Print(rows...); err != nil {
 			return err
 		}
 		text.WriteString("\n")

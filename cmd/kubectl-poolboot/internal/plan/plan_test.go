@@ -189,7 +189,7 @@ Reboot:   no
 	It("refuses a command line without the files, and a file that does not exist", func() {
 		clitest.ExpectError(runPlan("", "--from", "a"), 1, "set --to\n")
 		clitest.ExpectError(runPlan("", "--from", "nowhere.yaml", "--to", "nowhere.yaml"), 1, "--from", "nowhere.yaml: no such file")
-		clitest.ExpectError(planning("{}", "{}", "-o", "xml"), 1, "--output xml is not known: use json or yaml")
+		clitest.ExpectError(planning("{}", "{}", "-o", "xml"), 1, "--output xml is not known: use json, yaml or wide, or leave the flag out")
 		clitest.ExpectError(planning("{}", "{}", "more.yaml"), 1, "more.yaml")
 		clitest.ExpectError(planning("{}", "{}", "--programs", "grub"), 1, "--programs grub is not known: use rpm-ostree, bootc, grubby, ignition-kargs-helper or none")
 	})

@@ -85,8 +85,8 @@ kubectl get pbpool,pbmconf -o yaml prints them for a file.`,
 	cmd.MarkFlagsMutuallyExclusive("filename", "live")
 	cli.AddPoolFlag(cmd, &o.role, o.files.Complete(0, input.PoolRoles, to))
 	input.AddClusterFlag(cmd, &o.cluster, o.files.Complete(0, input.PoolClusters, to))
-	cmd.Flags().BoolVar(&o.explain, "explain", false, "print which MachineConfig each entry came from, as a table, json or yaml")
-	o.output.AddFlag(cmd, "json (default), yaml, or ignition for only the Ignition document", cli.FormatJSON, cli.FormatYAML, formatIgnition)
+	cmd.Flags().BoolVar(&o.explain, "explain", false, "print which MachineConfig each entry came from")
+	o.output.AddFlag(cmd, "JSON or, with --explain, a table", cli.FormatJSON, cli.FormatYAML, cli.FormatWide, formatIgnition)
 	input.AddConnectionFlags(cmd, to)
 	return cmd
 }
@@ -189,6 +189,9 @@ func (o *options) open(args []string) (*input.Source, error) {
 }
 
 func (o *options) print(config *pool.Rendered) error {
+	if o.output.Format == cli.FormatWide {
+		return errors.New("--output wide is for the table of --explain: set both, or use json, yaml or ignition")
+	}
 	answer := rendered{
 		Name:            config.Name,
 		Ignition:        config.Spec.Config.Raw,
@@ -222,7 +225,7 @@ type origins struct {
 // printOrigins prints where each entry of a rendered config came from.
 func (o *options) printOrigins(config *pool.Rendered) error {
 	if o.output.Format == formatIgnition {
-		return fmt.Errorf("--output %s can't be used with --explain: use json or yaml, or leave it out for a table", o.output.Format)
+		return fmt.Errorf("--output %s can't be used with --explain: use json, yaml or wide, or leave the flag out", o.output.Format)
 	}
 	answer := origins{
 		Name:    config.Name,

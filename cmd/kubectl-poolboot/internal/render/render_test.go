@@ -194,6 +194,6 @@ var _ = Describe("render", func() {
 		path := clitest.WriteFile("all.yaml", ours...)
 		clitest.ExpectError(runPoolboot("render", "-f", path), 1, "set --pool\n")
 		clitest.ExpectError(runPoolboot("render", "--pool", "infra"), 1, "set --filename: name the files, or set --live")
-		clitest.ExpectError(runPoolboot("render", "-f", path, "--pool", "infra", "-o", "wide"), 1, "--output wide is not known: use json, yaml or ignition")
+		clitest.ExpectError(runPoolboot("render", "-f", path, "--pool", "infra", "-o", "wide"), 1, "--output wide is for the table of --explain: set both, or use json, yaml or ignition")
 	})
 })

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,9 +50,6 @@ type PoolStatus struct {
 
 // runFleet prints a line for each pool. The exit code is that of the pool with the worst state.
 func (o *statusOptions) runFleet(ctx context.Context, to input.Connection) error {
-	if o.watch || o.timeout != 0 {
-		return errors.New("--watch and --timeout are for one pool: name it")
-	}
 	cluster, err := to.Open()
 	if err != nil {
 		return err
@@ -75,15 +71,24 @@ func (o *statusOptions) runFleet(ctx context.Context, to input.Connection) error
 		if err == nil {
 			fmt.Fprintln(o.streams.ErrOut, none)
 		}
-		if err != nil || o.isTable() {
+		if err != nil || o.output.IsText() {
 			return err
 		}
 	}
-	err = o.output.Print(o.streams.Out, statuses, func(io.Writer) error { return o.printFleet(statuses) })
-	if err == nil && code != 0 {
-		return exec.CodeExitError{Code: code, Err: errors.New("")} // the table has the problems
+	view := &cli.View{Out: o.streams.Out, Output: &o.output, Watch: o.watch, Header: o.fleetHeader()}
+	if o.watch {
+		all := []client.ListOption{namespace}
+		return o.follow(ctx, &follower{cluster: cluster, view: view, namespace: string(namespace), poolsOf: all, hostsOf: all})
 	}
-	return err
+	return errors.Join(view.Show(o.fleetRows(statuses)...), fleetError(code, ""))
+}
+
+// fleetError returns an error with the exit code of Fleet, or nil for 0. The table has the problems.
+func fleetError(code int, text string) error {
+	if code == 0 {
+		return nil
+	}
+	return exec.CodeExitError{Code: code, Err: errors.New(text)}
 }
 
 // Fleet returns the states of pools, each with its hosts, also those that have not joined, and the exit code of the
@@ -181,16 +186,21 @@ func newPoolStatus(s summary) PoolStatus {
 	return status
 }
 
-func (o *statusOptions) printFleet(statuses []PoolStatus) error {
-	table := o.newTable()
-	table.Header = []string{"POOL", "CONFIG", "UPDATED", "AWAY", "FAILED", "SINCE", "PROBLEM"}
+// fleetHeader are the columns of the table of pools.
+func (o *statusOptions) fleetHeader() []string {
+	header := []string{"POOL", "CONFIG", "UPDATED", "AWAY", "FAILED", "SINCE"}
 	if o.all {
-		table.Header = slices.Insert(table.Header, 0, "NAMESPACE")
+		header = slices.Insert(header, 0, "NAMESPACE")
 	}
-	if table.Wide {
-		table.Header = slices.Insert(table.Header, len(table.Header)-1, "CLUSTER")
+	if o.output.Format == cli.FormatWide {
+		header = append(header, "CLUSTER")
 	}
-	rows := make([][]string, len(statuses))
+	return append(header, "PROBLEM")
+}
+
+// fleetRows returns the rows of pools.
+func (o *statusOptions) fleetRows(statuses []PoolStatus) []cli.Row {
+	rows := make([]cli.Row, len(statuses))
 	for i, s := range statuses {
 		since := ""
 		if !s.Since.IsZero() {
@@ -200,14 +210,24 @@ func (o *statusOptions) printFleet(statuses []PoolStatus) error {
 		if s.Paused {
 			updated += ", paused"
 		}
-		row := []string{s.Pool, s.Configuration, updated, strconv.Itoa(s.Away), strconv.Itoa(s.Failed), since}
+		cells := []string{s.Pool, s.Configuration, updated, strconv.Itoa(s.Away), strconv.Itoa(s.Failed), since}
 		if o.all {
-			row = slices.Insert(row, 0, s.Namespace)
+			cells = slices.Insert(cells, 0, s.Namespace)
 		}
-		if table.Wide {
-			row = append(row, s.Cluster)
+		if o.output.Format == cli.FormatWide {
+			cells = append(cells, s.Cluster)
 		}
-		rows[i] = append(row, s.Problem)
+		colors, name := map[string]cli.Color{}, ""
+		if s.Pool != "" {
+			name = "machineconfigpool." + poolv1.GroupVersion.Group + "/" + s.Pool
+		}
+		if s.Failed > 0 {
+			colors["FAILED"] = cli.Red
+		}
+		if s.Hosts > 0 && s.Updated == s.Hosts {
+			colors["UPDATED"] = cli.Green
+		}
+		rows[i] = cli.Row{Key: s.Namespace + "\x00" + s.Pool, Object: s, Name: name, Cells: append(cells, s.Problem), Colors: colors}
 	}
-	return table.Print(rows...)
+	return rows
 }

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -20,27 +21,43 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
-// follower prints the hosts of a pool whenever they change. It keeps them as it last printed them.
+// follower prints the pools of a namespace or of all, or the hosts of one pool, whenever they change.
 type follower struct {
 	*statusOptions
 	cluster *input.Cluster
-	pool    *poolv1.MachineConfigPool
-	configs map[string]bootstrapv1.PoolbootConfig
-	printed map[string]HostStatus
-	table   *cli.Table
+	view    *cli.View
+	// only is the pool whose hosts are printed, or nil.
+	only *poolv1.MachineConfigPool
+	// namespace is that of the pools, or "" for all. poolsOf selects them, and hostsOf their PoolbootConfigs.
+	namespace        string
+	poolsOf, hostsOf []client.ListOption
+
+	pools   map[client.ObjectKey]*followedPool
+	configs map[client.ObjectKey]*bootstrapv1.PoolbootConfig
+	// keys are those of the rows that are printed.
+	keys sets.Set[string]
+	// again fires when a failure counts that did not count yet.
+	again <-chan time.Time
+}
+
+// followedPool is a pool that a watch waits for.
+type followedPool struct {
+	*poolv1.MachineConfigPool
 	// hasRendered is true once the pool has rendered what existed when the command started. Before that, its hosts say
 	// nothing about it.
 	hasRendered bool
 	// target is what the pool handed out then.
 	target string
-	// told is what was seen of each host when it was told what to run now. again fires when a failure from before that
-	// counts anyway.
-	told  map[string]toldHost
-	again <-chan time.Time
+	// told is what was seen of each host when it was told what to run now. left is for how long a failure from before
+	// that does not count, 0 without one.
+	told map[string]toldHost
+	left time.Duration
 }
 
 // toldHost is a host when it was told what to run. time is 0 for one that had answered before the command started.
@@ -59,30 +76,28 @@ const exitSuperseded = 3
 // errComplete ends a watch: all hosts are updated.
 var errComplete = errors.New("complete")
 
-// follow prints the hosts of a pool and their changes until all hosts run what the pool hands out.
-func (o *statusOptions) follow(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
+// fleetInterval is the shortest time between two looks at all pools.
+const fleetInterval = time.Second
+
+// follow prints states and their changes until all hosts run what their pools hand out, or no pool goes on.
+func (o *statusOptions) follow(ctx context.Context, f *follower) error {
 	if o.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, o.timeout)
 		defer cancel()
 	}
-	f := &follower{statusOptions: o, cluster: cluster, pool: p, printed: map[string]HostStatus{}, told: map[string]toldHost{}, table: o.newTable()}
+	f.statusOptions = o
 	for {
 		err := f.watch(ctx)
 		switch {
 		case errors.Is(err, errComplete):
-			_, err := fmt.Fprintln(o.streams.ErrOut, f.summary())
+			if f.only == nil {
+				return nil
+			}
+			_, err := fmt.Fprintln(o.streams.ErrOut, f.summary(f.pools[client.ObjectKeyFromObject(f.only)]))
 			return err
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			s := f.summary()
-			err := fmt.Errorf("--timeout %s expired: %s", o.timeout, s)
-			if failure := s.failure(); failure != nil {
-				return fmt.Errorf("%w; %w", err, failure)
-			}
-			if s.held() != nil {
-				err = cli.ActionRequired(err)
-			}
-			return err
+			return f.expired()
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
@@ -91,62 +106,107 @@ func (o *statusOptions) follow(ctx context.Context, cluster *input.Cluster, p *p
 	}
 }
 
-// watch lists the pool and its hosts, and follows them. It returns nil if a watch ends, for example because its
-// resource version is too old.
-func (f *follower) watch(ctx context.Context) error {
-	pools := &poolv1.MachineConfigPoolList{}
-	only := &client.ListOptions{Namespace: f.pool.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", f.pool.Name)}
-	if err := f.cluster.List(ctx, pools, only); err != nil {
-		return fmt.Errorf("list MachineConfigPools: %w", err)
-	}
-	at := slices.IndexFunc(pools.Items, func(p poolv1.MachineConfigPool) bool { return p.Name == f.pool.Name })
-	if at < 0 {
-		return f.deleted()
-	}
-	f.pool = &pools.Items[at]
-	configs, version, err := listHosts(ctx, f.cluster, f.pool)
-	if err != nil {
+// expired returns the error of a watch that --timeout ended.
+func (f *follower) expired() error {
+	var left []string
+	for key, p := range f.pools {
+		s := f.summary(p)
+		if !s.isComplete() {
+			left = append(left, key.String())
+		}
+		if f.only == nil {
+			continue
+		}
+		err := fmt.Errorf("--timeout %s expired: %s", f.timeout, s)
+		if failure := s.failure(); failure != nil {
+			return fmt.Errorf("%w; %w", err, failure)
+		}
+		if s.held() != nil {
+			err = cli.ActionRequired(err)
+		}
 		return err
 	}
-	f.configs = map[string]bootstrapv1.PoolbootConfig{}
-	for _, c := range configs {
-		f.configs[c.Name] = c
+	slices.Sort(left)
+	_, code := f.fleet()
+	return fleetError(cmp.Or(code, cli.ExitFailure), fmt.Sprintf("--timeout %s expired: %d of %d pools are not updated: %s",
+		f.timeout, len(left), len(f.pools), excerpt.List(maxOthers, left)))
+}
+
+// watch lists the pools and their hosts, and follows them. It returns nil if a watch ends, for example because its
+// resource version is too old.
+func (f *follower) watch(ctx context.Context) error {
+	pools, configs := &poolv1.MachineConfigPoolList{}, &bootstrapv1.PoolbootConfigList{}
+	if err := f.cluster.List(ctx, pools, f.poolsOf...); err != nil {
+		return fmt.Errorf("list MachineConfigPools: %w", err)
+	}
+	if err := f.cluster.List(ctx, configs, f.hostsOf...); err != nil {
+		return fmt.Errorf("list PoolbootConfigs: %w", err)
+	}
+	known := f.pools
+	f.pools, f.configs = map[client.ObjectKey]*followedPool{}, map[client.ObjectKey]*bootstrapv1.PoolbootConfig{}
+	for i := range pools.Items {
+		f.add(&pools.Items[i], known)
+	}
+	if f.only != nil && len(f.pools) == 0 {
+		return f.deleted()
+	}
+	for i := range configs.Items {
+		f.configs[client.ObjectKeyFromObject(&configs.Items[i])] = &configs.Items[i]
 	}
 	if err := f.show(ctx); err != nil {
 		return err
 	}
-	poolChanges, err := f.changes(ctx, pools.ResourceVersion, &poolv1.MachineConfigPoolList{}, only)
+	poolChanges, err := f.changes(ctx, pools.ResourceVersion, &poolv1.MachineConfigPoolList{}, f.poolsOf...)
 	if err != nil {
 		return err
 	}
 	defer poolChanges.Stop()
-	hostChanges, err := f.changes(ctx, version, &bootstrapv1.PoolbootConfigList{}, configsOf(f.pool)...)
+	hostChanges, err := f.changes(ctx, configs.ResourceVersion, &bootstrapv1.PoolbootConfigList{}, f.hostsOf...)
 	if err != nil {
 		return err
 	}
 	defer hostChanges.Stop()
+	var due <-chan time.Time
 	for {
-		var event watch.Event
-		var open bool
+		event, open := watch.Event{}, true
 		select {
 		case event, open = <-poolChanges.ResultChan():
 		case event, open = <-hostChanges.ResultChan():
+		case <-due:
+			due = nil
 		case <-f.again:
-			if err := f.show(ctx); err != nil {
-				return err
-			}
-			continue
+		case <-f.view.Refresh():
 		}
 		if !open {
 			return nil
 		}
-		if isOver, err := f.apply(event); err != nil || isOver {
-			return err
+		if event.Type != "" {
+			if isOver, err := f.apply(event); err != nil || isOver {
+				return err
+			}
+			if f.only == nil { // many hosts change together
+				if due == nil {
+					due = time.After(fleetInterval)
+				}
+				continue
+			}
 		}
 		if err := f.show(ctx); err != nil {
 			return err
 		}
 	}
+}
+
+// add adds a pool, or what a known one is now.
+func (f *follower) add(p *poolv1.MachineConfigPool, known map[client.ObjectKey]*followedPool) {
+	key := client.ObjectKeyFromObject(p)
+	if f.only != nil && key != client.ObjectKeyFromObject(f.only) {
+		return
+	}
+	if f.pools[key] = known[key]; f.pools[key] == nil {
+		f.pools[key] = &followedPool{told: map[string]toldHost{}}
+	}
+	f.pools[key].MachineConfigPool = p
 }
 
 // changes watches the objects of a list.
@@ -162,15 +222,17 @@ func (f *follower) changes(ctx context.Context, version string, list client.Obje
 func (f *follower) apply(event watch.Event) (isOver bool, err error) {
 	switch object := event.Object.(type) {
 	case *poolv1.MachineConfigPool:
-		if event.Type == watch.Deleted {
+		switch {
+		case event.Type != watch.Deleted:
+			f.add(object, f.pools)
+		case f.only != nil:
 			return false, f.deleted()
+		default:
+			delete(f.pools, client.ObjectKeyFromObject(object))
 		}
-		f.pool = object
 	case *bootstrapv1.PoolbootConfig:
-		if event.Type == watch.Deleted || !isIn(f.pool, object) {
-			delete(f.configs, object.Name)
-		} else {
-			f.configs[object.Name] = *object
+		if f.configs[client.ObjectKeyFromObject(object)] = object; event.Type == watch.Deleted {
+			delete(f.configs, client.ObjectKeyFromObject(object))
 		}
 	default:
 		if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
@@ -182,57 +244,117 @@ func (f *follower) apply(event watch.Event) (isOver bool, err error) {
 }
 
 func (f *follower) deleted() error {
-	return fmt.Errorf("%s was deleted", describe(f.pool))
+	return fmt.Errorf("%s was deleted", describe(f.only))
 }
 
-func (f *follower) summary() summary {
-	configs := make([]bootstrapv1.PoolbootConfig, 0, len(f.configs))
+// summary returns the state of a pool.
+func (f *follower) summary(p *followedPool) summary {
+	var configs []bootstrapv1.PoolbootConfig
 	for _, c := range f.configs {
-		configs = append(configs, c)
+		if c.Namespace == p.Namespace && record.ClusterName(c) == p.Spec.ClusterName && isIn(p.MachineConfigPool, c) {
+			configs = append(configs, *c)
+		}
 	}
-	return newSummary(f.pool, newHostStatuses(f.pool, configs))
+	return newSummary(p.MachineConfigPool, newHostStatuses(p.MachineConfigPool, configs))
 }
 
-// show prints the hosts that have changed. Its error is errComplete, or why the rollout does not go on.
+// fleet returns the states of the pools, and the exit code of the worst one.
+func (f *follower) fleet() ([]PoolStatus, int) {
+	pools, configs := make([]poolv1.MachineConfigPool, 0, len(f.pools)), make([]bootstrapv1.PoolbootConfig, 0, len(f.configs))
+	for _, p := range f.pools {
+		pools = append(pools, *p.MachineConfigPool)
+	}
+	for _, c := range f.configs {
+		configs = append(configs, *c)
+	}
+	return Fleet(pools, configs)
+}
+
+// show prints what has changed. Its error is errComplete, or why nothing goes on.
 func (f *follower) show(ctx context.Context) error {
-	s := f.summary()
-	var changed []HostStatus
-	for _, h := range s.hosts {
-		f.observe(h)
-		if last, ok := f.printed[h.PoolbootConfig]; !ok || !last.isSame(h) {
-			f.printed[h.PoolbootConfig] = h
-			changed = append(changed, h)
+	summaries := map[*followedPool]summary{}
+	var rows []cli.Row
+	for _, p := range f.pools {
+		s := f.summary(p)
+		for _, h := range s.hosts {
+			p.observe(h)
+		}
+		summaries[p], rows = s, f.hostRows(s.hosts)
+	}
+	code := 0
+	if f.only == nil {
+		var statuses []PoolStatus
+		statuses, code = f.fleet()
+		rows = f.fleetRows(statuses)
+	}
+	if err := f.print(rows); err != nil {
+		return err
+	}
+	if err := f.noteRendered(ctx); err != nil {
+		return err
+	}
+	var end error
+	goesOn, left := false, time.Duration(0)
+	for p, s := range summaries {
+		if f.only == nil {
+			p.target = p.Status.Configuration.Name
+		}
+		end = p.end(s)
+		goesOn = goesOn || end == nil
+		if left == 0 || p.left > 0 && p.left < left {
+			left = p.left
 		}
 	}
-	if len(changed) > 0 {
-		if err := printHosts(f.table, changed, true); err != nil {
-			return err
-		}
+	if f.again = nil; left > 0 {
+		f.again = time.After(left)
 	}
-	if !f.hasRendered {
-		var err error
-		if f.hasRendered, err = hasRendered(ctx, f.cluster, f.pool); err != nil || !f.hasRendered {
-			return err
-		}
-		f.target = f.pool.Status.Configuration.Name
+	switch {
+	case goesOn:
+		return nil
+	case f.only != nil:
+		return end
+	case code == 0:
+		return errComplete
 	}
-	switch err := s.failureOf(f.isStuck); {
+	return fleetError(code, "")
+}
+
+// print prints the rows that have changed, and forgets those that are gone.
+func (f *follower) print(rows []cli.Row) error {
+	keys := sets.New[string]()
+	for _, r := range rows {
+		keys.Insert(r.Key)
+	}
+	for gone := range f.keys.Difference(keys) {
+		f.view.Forget(gone)
+	}
+	f.keys = keys
+	return f.view.Show(rows...)
+}
+
+// end returns why a watch of the pool is over: errComplete, or why its rollout does not go on. It returns nil while it
+// goes on.
+func (p *followedPool) end(s summary) error {
+	if p.left = 0; !p.hasRendered {
+		return nil
+	}
+	switch err := s.failureOf(p.isStuck); {
 	case err != nil:
 		return err
-	case s.isComplete() && int(ptr.Deref(f.pool.Status.UpdatedHostCount, int32(len(s.hosts)))) >= len(s.hosts): // the pool shows it, too
+	case s.isComplete() && int(ptr.Deref(p.Status.UpdatedHostCount, int32(len(s.hosts)))) >= len(s.hosts): // the pool shows it, too
 		return errComplete
-	case f.pool.Status.Configuration.Name != f.target:
+	case p.Status.Configuration.Name != p.target:
 		return exec.CodeExitError{Code: exitSuperseded, Err: fmt.Errorf("%s hands out %s in place of %s: run the command again to follow it",
-			describe(f.pool), f.pool.Status.Configuration.Name, f.target)}
-	case f.pool.Spec.IsPaused() && !s.isUpdating():
+			describe(p.MachineConfigPool), p.Status.Configuration.Name, p.target)}
+	case p.Spec.IsPaused() && !s.isUpdating():
 		return s.held()
 	}
 	return nil
 }
 
 // observe notes when a host is told to run something else.
-func (f *follower) observe(h HostStatus) {
-	last, known := f.told[h.PoolbootConfig]
+func (p *followedPool) observe(h HostStatus) {
+	last, known := p.told[h.PoolbootConfig]
 	if known && last.revision == h.told {
 		return
 	}
@@ -240,42 +362,53 @@ func (f *follower) observe(h HostStatus) {
 	if known || h.isUnanswered {
 		told.time = time.Now()
 	}
-	f.told[h.PoolbootConfig] = told
+	p.told[h.PoolbootConfig] = told
 }
 
 // isStuck reports whether a host needs a user to act before it is updated. A Node that is not Ready can become Ready,
 // and what failed before the host is told to run something else can work with that.
-func (f *follower) isStuck(h HostStatus) bool {
+func (p *followedPool) isStuck(h HostStatus) bool {
 	if !h.IsWrong || h.State == bootstrapv1.NodeNotReadyReason || h.State == bootstrapv1.UnitsFailingReason && !h.runsDesired() {
 		return false
 	}
-	told := f.told[h.PoolbootConfig]
+	told := p.told[h.PoolbootConfig]
 	left := answerPatience - time.Since(told.time)
 	if left <= 0 || h.Message != told.message && !h.isUnanswered {
 		return true
 	}
-	f.again = time.After(left)
+	if p.left == 0 || left < p.left {
+		p.left = left
+	}
 	return false
 }
 
-// hasRendered reports whether the status of a pool describes its spec and the MachineConfigs as they are now. It reads
-// what exists, so it also knows of a change a moment ago. Of a pool whose manager does not record what it rendered, or
-// can't find it, nothing better is known.
-func hasRendered(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) (bool, error) {
-	if p.Status.ObservedGeneration < p.Generation {
-		return false, nil
+// noteRendered finds the pools whose status describes their spec and the MachineConfigs as they are now. It reads what
+// exists, so it also knows of a change a moment ago. Of a pool whose manager does not record what it rendered, or can't
+// find it, nothing better is known.
+func (f *follower) noteRendered(ctx context.Context) error {
+	pools, configs := &poolv1.MachineConfigPoolList{}, &poolv1.MachineConfigList{}
+	for _, p := range f.pools {
+		if p.hasRendered || p.Status.ObservedGeneration < p.Generation {
+			continue
+		}
+		if p.Status.InputsHash != "" {
+			if len(pools.Items) == 0 {
+				if err := f.cluster.List(ctx, pools, client.InNamespace(f.namespace)); err != nil {
+					return fmt.Errorf("list MachineConfigPools: %w", err)
+				}
+				if err := f.cluster.List(ctx, configs, client.InNamespace(f.namespace)); err != nil {
+					return fmt.Errorf("list MachineConfigs: %w", err)
+				}
+			}
+			ofCluster := slices.DeleteFunc(slices.Clone(pools.Items), func(other poolv1.MachineConfigPool) bool {
+				return other.Namespace != p.Namespace || other.Spec.ClusterName != p.Spec.ClusterName
+			})
+			inNamespace := slices.DeleteFunc(slices.Clone(configs.Items), func(c poolv1.MachineConfig) bool { return c.Namespace != p.Namespace })
+			if id, err := pool.InputsID(p.Spec.PoolRole, ofCluster, inNamespace); err != nil || id != p.Status.InputsHash {
+				continue
+			}
+		}
+		p.hasRendered, p.target = true, p.Status.Configuration.Name
 	}
-	if p.Status.InputsHash == "" {
-		return true, nil
-	}
-	pools, err := poolsOfCluster(ctx, from, p)
-	if err != nil {
-		return false, err
-	}
-	configs := &poolv1.MachineConfigList{}
-	if err := from.List(ctx, configs, client.InNamespace(p.Namespace)); err != nil {
-		return false, fmt.Errorf("list MachineConfigs: %w", err)
-	}
-	id, err := pool.InputsID(p.Spec.PoolRole, pools, configs.Items)
-	return err == nil && id == p.Status.InputsHash, nil
+	return nil
 }

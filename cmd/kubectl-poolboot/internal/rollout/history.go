@@ -53,18 +53,18 @@ handed out again is listed again. Those that exist and were not handed out, as i
 of their creation.`,
 		Example: `  kubectl poolboot rollout history infra -n metal`,
 	}
-	output.AddFlag(cmd, "json or yaml, or wide for a table with whole names of configs; without it, a table", cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
+	output.AddTableFlag(cmd)
 	return configureLive(cmd, to, func(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
 		revisions, err := listRevisions(ctx, cluster, p)
 		if err != nil {
 			return err
 		}
-		if isTable := output.Format == "" || output.Format == cli.FormatWide; len(revisions) == 0 && isTable {
+		if len(revisions) == 0 && output.IsText() {
 			_, err := fmt.Fprintf(streams.ErrOut, "%s has no rendered config: see its conditions\n", describe(p))
 			return err
 		}
 		return output.Print(streams.Out, revisions, func(out io.Writer) error {
-			return printRevisions(&cli.Table{Out: out, Wide: output.Format == cli.FormatWide}, revisions)
+			return printRevisions(out, output.Format == cli.FormatWide, revisions)
 		})
 	})
 }
@@ -151,10 +151,10 @@ func listRendered(ctx context.Context, from client.Reader, p *poolv1.MachineConf
 const maxListed = 5
 
 // printRevisions prints a table.
-func printRevisions(table *cli.Table, revisions []revision) error {
+func printRevisions(out io.Writer, isWide bool, revisions []revision) error {
 	join := func(names []string, count int, failed ...string) string {
 		most := len(names)
-		if !table.Wide {
+		if !isWide {
 			most = min(maxListed, most)
 		}
 		shown := make([]string, count)
@@ -165,7 +165,6 @@ func printRevisions(table *cli.Table, revisions []revision) error {
 		}
 		return excerpt.List(most, shown)
 	}
-	table.Header = []string{"CONFIG", "HANDED OUT", "RUNNING", "TOLD", "CHANGES"}
 	rows := make([][]string, len(revisions))
 	for i, r := range revisions {
 		at := ""
@@ -184,5 +183,5 @@ func printRevisions(table *cli.Table, revisions []revision) error {
 		}
 		rows[i] = []string{r.Name, strings.TrimPrefix(at, ", "), join(r.Running, len(r.Running), r.Failed...), join(r.Told, len(r.Told), r.Failed...), changes}
 	}
-	return table.Print(rows...)
+	return (&cli.Table{Out: out, Header: []string{"CONFIG", "HANDED OUT", "RUNNING", "TOLD", "CHANGES"}}).Print(rows...)
 }

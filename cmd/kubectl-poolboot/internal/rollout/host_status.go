@@ -111,15 +111,6 @@ func (h *HostStatus) addNode(p *poolv1.MachineConfigPool, config *bootstrapv1.Po
 // runsDesired reports whether the host runs what its pool hands out.
 func (h HostStatus) runsDesired() bool { return h.Current != "" && h.Current == h.Desired }
 
-// isSame reports whether everything that is printed of a host is the same.
-func (h HostStatus) isSame(other HostStatus) bool {
-	isSameTime := h.Since.Equal(other.Since)
-	for _, of := range []*HostStatus{&h, &other} {
-		of.Since, of.told, of.isAway, of.IsInUpdate, of.isUnanswered = time.Time{}, "", false, false, false
-	}
-	return isSameTime && h == other
-}
-
 // newHostStatuses returns the states of the hosts of a pool, by Node.
 func newHostStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) []HostStatus {
 	hosts := []HostStatus{}
@@ -177,16 +168,17 @@ func nameOthers(hosts []HostStatus) {
 	}
 }
 
-// printHosts prints hosts in a table, which has the versions of agents if it is wide, and the time if they are watched.
-func printHosts(table *cli.Table, hosts []HostStatus, isWatch bool) error {
-	table.Header = []string{"HOST", "NODE", "STATE", "CURRENT", "DESIRED", "SINCE", "MESSAGE"}
-	if table.Wide {
-		table.Header = slices.Insert(table.Header, 6, "AGENT")
+// hostHeader are the columns of the table of hosts, which has the versions of agents if it is wide.
+func (o *statusOptions) hostHeader() []string {
+	if o.output.Format == cli.FormatWide {
+		return []string{"HOST", "NODE", "STATE", "CURRENT", "DESIRED", "SINCE", "AGENT", "MESSAGE"}
 	}
-	if isWatch {
-		table.Header = slices.Insert(table.Header, 0, "TIME")
-	}
-	rows := make([][]string, len(hosts))
+	return []string{"HOST", "NODE", "STATE", "CURRENT", "DESIRED", "SINCE", "MESSAGE"}
+}
+
+// hostRows returns the rows of hosts.
+func (o *statusOptions) hostRows(hosts []HostStatus) []cli.Row {
+	rows := make([]cli.Row, len(hosts))
 	for i, h := range hosts {
 		since := ""
 		if !h.Since.IsZero() {
@@ -196,13 +188,19 @@ func printHosts(table *cli.Table, hosts []HostStatus, isWatch bool) error {
 		if h.Host == "" && h.Node == "" {
 			message = "PoolbootConfig " + h.PoolbootConfig + ": " + message
 		}
-		rows[i] = []string{h.Host, h.Node, h.State, h.Current, h.Desired, since, message}
-		if table.Wide {
-			rows[i] = slices.Insert(rows[i], 6, h.Agent)
+		cells := []string{h.Host, h.Node, h.State, h.Current, h.Desired, since}
+		if o.output.Format == cli.FormatWide {
+			cells = append(cells, h.Agent)
 		}
-		if isWatch {
-			rows[i] = slices.Insert(rows[i], 0, time.Now().Format(time.TimeOnly))
+		var color cli.Color
+		switch {
+		case h.IsWrong:
+			color = cli.Red
+		case h.IsUpdated:
+			color = cli.Green
 		}
+		rows[i] = cli.Row{Key: h.Node + "\x00" + h.PoolbootConfig, Object: h, Name: "poolbootconfig." + bootstrapv1.GroupVersion.Group + "/" + h.PoolbootConfig,
+			Cells: append(cells, message), Colors: map[string]cli.Color{"STATE": color}}
 	}
-	return table.Print(rows...)
+	return rows
 }

@@ -84,7 +84,7 @@ read: the condition UpdateGatesOpen in the status of the pool says whether they 
 	cmd.MarkFlagsRequiredTogether("pools", "nodes")
 	input.AddClusterFlag(cmd, &o.cluster, o.files.Complete(0, input.PoolClusters, nil))
 	input.AddConnectionFlags(cmd, to)
-	o.output.AddFlag(cmd, "json or yaml; without it, a table", cli.FormatJSON, cli.FormatYAML)
+	o.output.AddTableFlag(cmd)
 	return cmd
 }
 

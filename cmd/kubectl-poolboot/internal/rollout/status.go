@@ -10,8 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -32,7 +34,7 @@ type statusOptions struct {
 func newStatus(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
 	o := &statusOptions{streams: streams}
 	cmd := &cobra.Command{
-		Use:   "status [-n NAMESPACE | -A] | POOL [--watch] [--timeout DURATION]",
+		Use:   "status [POOL | -A] [--watch [--timeout DURATION]]",
 		Short: "Show how far the hosts of pools are",
 		Long: `Show each host of a pool with what it does, the rendered config that it runs, and the one that the pool hands out, and
 without --watch also the hosts of the pool that do not boot until you act. SINCE is when the stage of its update began,
@@ -42,8 +44,9 @@ Without a POOL, show a line for each pool: the hosts that run what it renders, p
 update or have no Node that is Ready in the pool (AWAY), those that need you to act, also before they join (FAILED), and
 the problem. Such hosts without a pool have a line of their own. The exit code is that of the worst line.
 
-With --watch, print a line for every change until the pool has rendered its MachineConfigs as they were when the command
-started, or later, and all hosts run what the pool hands out.
+With --watch, print every change until the pool has rendered its MachineConfigs as they were when the command started,
+or later, and all hosts run what the pool hands out. Without a POOL, print the changes of all pools until that is so for
+each of them, or it failed or is paused.
 
 Exit codes: 0 if all hosts run what the pool renders, and without --watch also while hosts are being updated. 1 if a
 host does not boot until you act, an update failed or is not possible, an agent does not answer, a host was changed by
@@ -51,8 +54,7 @@ hand, a Node does not exist, is not Ready or has not the labels of one pool, a h
 config, the pool cannot be rendered, an update gate cannot be read, or --timeout expires. 2 if the pool is paused and
 something waits, if hosts wait and the maintenance window or an update gate is closed or unavailable hosts take all
 places, or if a drain takes longer than spec.updates.drainTimeoutSeconds; --watch waits for all but the pause until
---timeout expires. 3 with --watch if the pool hands out another config
-before all hosts run the first.`,
+--timeout expires. 3 with --watch and a POOL if it hands out another config before all hosts run the first.`,
 		Example: `  # All pools
   kubectl poolboot rollout status -A
 
@@ -62,17 +64,23 @@ before all hosts run the first.`,
   # Wait until all hosts are updated
   kubectl poolboot rollout status infra -n metal --watch --timeout 2h
 
+  # Watch all pools
+  kubectl poolboot rollout status -A --watch
+
   # Which hosts still run an earlier agent?
   kubectl poolboot rollout status infra -n metal -o wide`,
 	}
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "show the pools of all namespaces")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print a line for every change until all hosts are updated")
+	cli.AddWatchFlag(cmd, &o.watch, "all hosts are updated, or nothing goes on")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "how long --watch waits, for example 30m; 0 for no limit")
-	o.output.AddFlag(cmd, "json or yaml, or wide for a table with whole names of configs and the versions of agents; without it, a table", cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
+	o.output.AddTableFlag(cmd, cli.FormatName)
 	cmd = configureLive(cmd, to, o.run)
 	runPool := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
+		switch {
+		case o.timeout != 0 && !o.watch:
+			return errors.New("--timeout needs --watch: set both, or leave out --timeout")
+		case len(args) == 0:
 			return o.runFleet(cmd.Context(), to)
 		}
 		return runPool(cmd, args)
@@ -90,14 +98,10 @@ before all hosts run the first.`,
 }
 
 func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
-	if o.timeout != 0 && !o.watch {
-		return errors.New("--timeout needs --watch: set both, or leave out --timeout")
-	}
+	view := &cli.View{Out: o.streams.Out, Output: &o.output, Watch: o.watch, Header: o.hostHeader()}
 	if o.watch {
-		if !o.isTable() {
-			return fmt.Errorf("--watch prints a table: leave out --output %s", o.output.Format)
-		}
-		return o.follow(ctx, cluster, p)
+		return o.follow(ctx, &follower{cluster: cluster, view: view, only: p, namespace: p.Namespace, poolsOf: []client.ListOption{
+			&client.ListOptions{Namespace: p.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", p.Name)}}, hostsOf: configsOf(p)})
 	}
 	configs, err := listConfigs(ctx, cluster, p)
 	if err != nil {
@@ -105,16 +109,14 @@ func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *pool
 	}
 	s, joining := statesOf(p, configs.Items)
 	shown := slices.Insert(s.hosts, len(s.hosts), joining.hosts...)
-	switch failure, held := cmp.Or(s.failure(), joining.failure()), s.held(); {
-	case !o.isTable():
-		return errors.Join(o.output.Print(o.streams.Out, shown, nil), cmp.Or(failure, held))
-	case failure == nil && held != nil:
-		return errors.Join(o.printHosts(shown), held)
-	default:
-		err := o.printHosts(shown)
-		fmt.Fprintln(o.streams.ErrOut, s)
-		return errors.Join(err, failure)
+	failure, held := cmp.Or(s.failure(), joining.failure()), s.held()
+	if len(shown) > 0 || !o.output.IsText() {
+		err = view.Show(o.hostRows(shown)...)
 	}
+	if o.output.IsText() && (failure != nil || held == nil) {
+		fmt.Fprintln(o.streams.ErrOut, s)
+	}
+	return errors.Join(err, cmp.Or(failure, held))
 }
 
 // statesOf returns the states of the hosts of a pool, and of those that have not joined yet.
@@ -124,14 +126,6 @@ func statesOf(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig)
 	nameOthers(s.hosts) // --watch would print every host that waits whenever another one is done
 	s.joining = len(joining.hosts)
 	return s, joining
-}
-
-func (o *statusOptions) isTable() bool {
-	return o.output.Format == "" || o.output.Format == cli.FormatWide
-}
-
-func (o *statusOptions) newTable() *cli.Table {
-	return &cli.Table{Out: o.streams.Out, Wide: o.output.Format == cli.FormatWide}
 }
 
 // summary is the state of a rollout.
@@ -155,13 +149,6 @@ func newSummary(p *poolv1.MachineConfigPool, hosts []HostStatus) summary {
 		}
 	}
 	return s
-}
-
-func (o *statusOptions) printHosts(hosts []HostStatus) error {
-	if len(hosts) == 0 {
-		return nil
-	}
-	return printHosts(o.newTable(), hosts, false)
 }
 
 func (s summary) String() string {
