@@ -4,20 +4,28 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"strings"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -30,13 +38,17 @@ var _ = Describe("The shell's completion", func() {
 	live := func() *clitest.FakeConnection {
 		enrolled := clitest.PoolbootConfig("infra", "", "edge-7")
 		enrolled.Name, enrolled.OwnerReferences = "edge-7", nil
+		joined := clitest.PoolbootConfig("infra", "infra-a", "host-1")
+		record.RevokeToken(joined)
 		far := clitest.PoolbootConfig("infra", "elsewhere", "")
 		far.Namespace = "far"
 		return clitest.NewFakeConnection([]string{clitest.Pool("infra-1", "worker"), clitest.Pool("infra-1", "infra"), clitest.Pool("infra-2", "gpu")},
-			clitest.PoolbootConfig("infra", "infra-a", "host-1"), clitest.PoolbootConfig("infra", "infra-b", ""), enrolled, far,
+			joined, clitest.PoolbootConfig("infra", "infra-b", ""), enrolled, far,
 			&bmov1alpha1.BareMetalHost{ObjectMeta: in("edge", "rack1-u12")}, &poolv1.Enrollment{ObjectMeta: in("edge", "batch")},
 			&clusterv1.Cluster{ObjectMeta: in("edge", "infra-1")},
-			&corev1.Namespace{ObjectMeta: in("", "edge")}, &corev1.Namespace{ObjectMeta: in("", "far")})
+			&corev1.Namespace{ObjectMeta: in("", "edge")}, &corev1.Namespace{ObjectMeta: in("", "far")},
+			&poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "rendered-infra-1", Labels: map[string]string{poolv1.RenderedForLabel: "infra"}}},
+			&poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "rendered-gpu-1", Labels: map[string]string{poolv1.RenderedForLabel: "gpu"}}})
 	}
 	// completed are the words that the shell is given for the last argument, with its directive.
 	completed := func(to input.Connection, args ...string) string {
@@ -54,6 +66,11 @@ var _ = Describe("The shell's completion", func() {
 		func(expected string, args ...string) { Expect(completed(live(), args...)).To(Equal(expected)) },
 		Entry("boots", words("edge-7", "infra-a", "infra-b"), "boots", ""),
 		Entry("boots with the typed prefix", words("infra-a", "infra-b"), "boots", "inf"),
+		Entry("boots by their Nodes", words("host-1"), "boots", "ho"),
+		Entry("boots by their hosts", words("rack1-u12"), "boots", "ra"),
+		Entry("boots by their PoolbootConfigs", words("infra-a-config"), "boots", "infra-a-"),
+		Entry("rendered configs of a pool", words("rendered-infra-1"), "rollout", "pause", "infra", "--configuration", ""),
+		Entry("hosts of a pool", words("host-1"), "rollout", "retry", "infra", "--host", ""),
 		Entry("further boots", words("edge-7", "infra-a", "infra-b"), "boots", "infra-a", ""),
 		Entry("boots of another namespace", words("elsewhere"), "boots", "-n", "far", ""),
 		Entry("boots of all namespaces", words("edge-7", "elsewhere", "infra-a", "infra-b"), "boots", "-A", ""),
@@ -97,6 +114,35 @@ var _ = Describe("The shell's completion", func() {
 		Expect(completed(live(), "labels", "-f", "-", "--pool", "")).To(Equal(words()))
 		Expect(completed(live(), "labels", "--pool", "")).To(Equal(words()))
 		Expect(completed(live(), "labels", "-f", "nowhere.yaml", "--pool", "")).To(Equal(words()))
+	})
+
+	It("completes contexts and users of the kubeconfig", func() {
+		config := clientcmdapi.NewConfig()
+		config.Contexts["site-a"], config.Contexts["site-b"] = &clientcmdapi.Context{}, &clientcmdapi.Context{}
+		config.AuthInfos["admin"] = &clientcmdapi.AuthInfo{}
+		path := filepath.Join(GinkgoT().TempDir(), "config")
+		Expect(clientcmd.WriteToFile(*config, path)).To(Succeed())
+		Expect(completed(input.NewConnection(), "boots", "--kubeconfig", path, "--context", "")).To(Equal(words("site-a", "site-b")))
+		Expect(completed(input.NewConnection(), "boots", "--kubeconfig", path, "--user", "a")).To(Equal(words("admin")))
+	})
+
+	It("gives up within seconds if the API server does not answer", func() {
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+		DeferCleanup(server.CloseClientConnections)
+		start := time.Now()
+		Expect(completed(input.NewConnection(), "boots", "--kubeconfig", clitest.WriteKubeconfig(server.URL), "")).To(Equal(words()))
+		Expect(time.Since(start)).To(BeNumerically("<", 5*time.Second))
+	})
+
+	It("completes each flag and argument to something that the command accepts, or to files where they are meant", func() {
+		eachCommand(func(cmd *cobra.Command) {
+			cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+				_, isCompleted := cmd.GetFlagCompletionFunc(f.Name)
+				isFile := f.Annotations[cobra.BashCompFilenameExt] != nil || f.Annotations[cobra.BashCompSubdirsInDir] != nil || strings.Contains(f.Usage, "file")
+				Expect(f.Hidden || isCompleted || isFile || f.Value.Type() == "bool").To(BeTrue(), "%s --%s", cmd.CommandPath(), f.Name)
+			})
+			Expect(cmd.ValidArgsFunction != nil || strings.Contains(cmd.Use, "FILE") || cmd.Parent().Name() == "completion").To(BeTrue(), cmd.Use)
+		})
 	})
 
 	It("completes to nothing, and prints no error into the command line, when nothing can be read", func() {

@@ -49,6 +49,7 @@ func newVersion() *cobra.Command {
 		Example: `  # To compare with the version of the manager
   kubectl poolboot version`,
 		Args:                  cobra.NoArgs,
+		ValidArgsFunction:     cobra.NoFileCompletions,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return output.Print(cmd.OutOrStdout(), map[string]string{"version": cmd.Root().Version}, func(out io.Writer) error {

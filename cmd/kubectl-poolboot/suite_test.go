@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
@@ -29,4 +30,21 @@ func runPoolboot(args ...string) clitest.Result {
 // run runs a command line and returns its exit code.
 func run(streams genericiooptions.IOStreams, args ...string) int {
 	return cli.Execute(newRoot(streams, input.NewConnection), streams.ErrOut, args)
+}
+
+// eachCommand visits all commands that a user sees, which have no commands below them.
+func eachCommand(visit func(*cobra.Command)) {
+	var visitBelow func(*cobra.Command)
+	visitBelow = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			switch {
+			case sub.Hidden:
+			case sub.HasSubCommands():
+				visitBelow(sub)
+			default:
+				visit(sub)
+			}
+		}
+	}
+	visitBelow(newRoot(genericiooptions.IOStreams{}, input.NewConnection))
 }

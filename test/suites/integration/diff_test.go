@@ -90,6 +90,11 @@ spec:
 		Expect(rendered).To(ContainSubstring(config.Status.Boot.ServedConfiguration.Name))
 		Expect(shell.run(ctx, "kubectl get pbpool,pbmconf -o yaml -n "+t.Namespace+" > all.yaml && kubectl poolboot render -f all.yaml --pool infra")).To(Equal(rendered))
 		Expect(shell.run(ctx, "kubectl poolboot __completeNoDesc boots -n "+t.Namespace+" ''")).To(HavePrefix(t.Machine(ctx, config).Name + "\n:4\n"))
+		page, err := os.ReadFile(sourcetree.Path("docs", "kubectl-poolboot.md"))
+		Expect(err).NotTo(HaveOccurred())
+		script := regexp.MustCompile("(?s)```sh\n(cat > ~/.local/bin/kubectl_complete-poolboot.*?)```").FindStringSubmatch(string(page))
+		Expect(shell.run(ctx, "export HOME=$PWD PATH=$PWD/.local/bin:$PATH; mkdir -p .local/bin\n"+script[1]+
+			"kubectl __completeNoDesc poolboot boots -n "+t.Namespace+" '' 2> /dev/null")).To(HavePrefix(t.Machine(ctx, config).Name + "\n:4\n"))
 
 		promised := regexp.MustCompile(`-> (rendered-infra-\w+)`).FindStringSubmatch(shown)[1]
 		Expect(shell.run(ctx, "kubectl apply -f change.yaml -n "+t.Namespace)).To(ContainSubstring("51-infra"))

@@ -98,7 +98,7 @@ With --watch, print every change until interrupted. "kubectl poolboot explain ma
 
   # For scripts, with every time
   kubectl poolboot boots -A -o json`,
-		ValidArgsFunction:     input.CompleteFromCluster(to, input.Boots),
+		ValidArgsFunction:     input.CompleteFromCluster(to, input.Boots, input.Nodes, input.Hosts, input.Configs),
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -114,6 +116,17 @@ func WriteFileIn(directory, name string, documents ...string) string {
 	path := filepath.Join(directory, name)
 	Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
 	Expect(os.WriteFile(path, []byte(strings.Join(documents, "\n---\n")), 0o600)).To(Succeed())
+	return path
+}
+
+// WriteKubeconfig writes a kubeconfig file for an API server and returns its path.
+func WriteKubeconfig(server string) string {
+	GinkgoHelper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["a"] = &clientcmdapi.Cluster{Server: server}
+	config.Contexts["a"], config.CurrentContext = &clientcmdapi.Context{Cluster: "a"}, "a"
+	path := filepath.Join(GinkgoT().TempDir(), "config")
+	Expect(clientcmd.WriteToFile(*config, path)).To(Succeed())
 	return path
 }
 

@@ -93,6 +93,8 @@ Butane document.`,
 	cmd.MarkFlagsMutuallyExclusive("filename", "files-dir")
 	cmd.MarkFlagsMutuallyExclusive("butane", "cluster")
 	cmd.MarkFlagsMutuallyExclusive("ignition", "cluster")
+	cli.AddCompletion(cmd, "cluster", cobra.NoFileCompletions)
+	cli.AddCompletion(cmd, "namespace", cobra.NoFileCompletions)
 	cli.AddCompletion(cmd, "container-runtime", cobra.FixedCompletions(containerRuntimes, cobra.ShellCompDirectiveNoFileComp))
 	cmd.MarkFlagsMutuallyExclusive("ignition", "container-runtime")
 	cmd.MarkFlagsMutuallyExclusive("butane", "container-runtime")

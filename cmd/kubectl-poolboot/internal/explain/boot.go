@@ -90,6 +90,7 @@ Exit codes: 0 when there is nothing to do, 2 when there is, 1 for an error.`, ki
 	}
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "the Cluster of the Node, when there are several")
 	cmd.Flags().StringSliceVar(&o.syncedLabels, "additional-sync-machine-labels", nil, "the regular expressions of this flag of Cluster API and of the manager")
+	cli.AddCompletion(cmd, "additional-sync-machine-labels", cobra.NoFileCompletions)
 	cli.AddCompletion(cmd, "cluster", input.CompleteFromCluster(to, input.PoolClusters))
 	return o.configure(cmd, kind, names, "the objects", func(ctx context.Context, source *input.Source, name string) error {
 		return o.explainBoot(ctx, &gatherer{source: source, name: name, cluster: o.cluster}, gather)

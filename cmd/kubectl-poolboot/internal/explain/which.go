@@ -74,6 +74,7 @@ Exit codes: 0 with an answer, 2 when several custom pools match, 1 for every oth
 	for _, name := range []string{"pools", "node", "nodes"} {
 		utilruntime.Must(cmd.MarkFlagFilename(name, "json", "yaml", "yml"))
 	}
+	cli.AddCompletion(cmd, "labels", cobra.NoFileCompletions)
 	input.AddClusterFlag(cmd, &o.cluster, o.files.Complete(0, input.PoolClusters, nil))
 	o.output.AddTableFlag(cmd)
 	return cmd

@@ -7,12 +7,16 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,6 +35,7 @@ var (
 	PoolNames     = namesIn[poolv1.MachineConfigPoolList]((*poolv1.MachineConfigPool).GetName)
 	PoolClusters  = namesIn[poolv1.MachineConfigPoolList](func(p *poolv1.MachineConfigPool) string { return p.Spec.ClusterName })
 	Boots         = namesIn[bootstrapv1.PoolbootConfigList](func(c *bootstrapv1.PoolbootConfig) string { return cmp.Or(record.MachineName(c), c.Name) })
+	Configs       = namesIn[bootstrapv1.PoolbootConfigList]((*bootstrapv1.PoolbootConfig).GetName)
 	Machines      = namesIn[bootstrapv1.PoolbootConfigList](record.MachineName)
 	Nodes         = namesIn[bootstrapv1.PoolbootConfigList](func(c *bootstrapv1.PoolbootConfig) string { return c.Status.NodeRef.Name })
 	Hosts         = namesIn[bmov1alpha1.BareMetalHostList]((*bmov1alpha1.BareMetalHost).GetName)
@@ -62,10 +67,40 @@ func namesIn[L any, T any, P interface {
 	}
 }
 
-// AddConnectionFlags defines the flags of a connection, and completes the namespace.
+// AddConnectionFlags defines the flags of a connection, and what they complete to.
 func AddConnectionFlags(cmd *cobra.Command, to Connection) {
+	before := map[string]bool{}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { before[f.Name] = true })
 	to.AddFlags(cmd.Flags())
-	cli.AddCompletion(cmd, "namespace", CompleteFromCluster(to, Namespaces))
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		complete := cobra.NoFileCompletions
+		switch f.Name {
+		case "namespace":
+			complete = CompleteFromCluster(to, Namespaces)
+		case clientcmd.FlagContext:
+			complete = completeFromKubeconfig(func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.Contexts)) })
+		case clientcmd.FlagAuthInfoName:
+			complete = completeFromKubeconfig(func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.AuthInfos)) })
+		case clientcmd.RecommendedConfigPathFlag, clientcmd.FlagCAFile, clientcmd.FlagCertFile, clientcmd.FlagKeyFile:
+			complete = nil // files
+		}
+		if !before[f.Name] && complete != nil {
+			cli.AddCompletion(cmd, f.Name, complete)
+		}
+	})
+}
+
+// completeFromKubeconfig completes to names in the kubeconfig files.
+func completeFromKubeconfig(list func(*clientcmdapi.Config) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		files := clientcmd.NewDefaultClientConfigLoadingRules()
+		files.ExplicitPath = cmd.Flag(clientcmd.RecommendedConfigPathFlag).Value.String()
+		config, err := files.Load()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return matching(list(config), typed), cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 // CompleteFirst completes the first argument; others says what the shell does with those after it.
@@ -78,25 +113,46 @@ func CompleteFirst(complete cobra.CompletionFunc, others cobra.ShellCompDirectiv
 	}
 }
 
-// CompleteFromCluster completes to names in the management cluster. Without the right to read them it completes to
-// nothing, and prints no error into the command line.
-func CompleteFromCluster(to Connection, list Names) cobra.CompletionFunc {
+// completionTimeout is how long a completion waits for the cluster.
+const completionTimeout = 3 * time.Second
+
+// CompleteFromCluster completes to names in the management cluster: those of the first list that has any with the typed
+// text. Without an answer in time, or the right to read them, it completes to nothing, and prints no error into the
+// command line.
+func CompleteFromCluster(to Connection, lists ...Names) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		cluster, err := to.Open()
-		if err != nil {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		found := make(chan []cobra.Completion, 1)
+		go func() { found <- completeFromCluster(ctx, cmd, to, lists, typed) }() // connecting can't be canceled
+		select {
+		case words := <-found:
+			return words, cobra.ShellCompDirectiveNoFileComp
+		case <-ctx.Done():
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		namespace := cluster.Namespace
-		if flag := cmd.Flags().Lookup("namespace"); flag != nil && flag.Changed {
-			namespace = flag.Value.String() // also where the flag is not the connection's
-		}
-		if all := cmd.Flags().Lookup("all-namespaces"); all != nil && all.Value.String() == "true" {
-			namespace = ""
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), Timeout)
-		defer cancel()
-		return complete(ctx, list, cluster, namespace, typed)
 	}
+}
+
+func completeFromCluster(ctx context.Context, cmd *cobra.Command, to Connection, lists []Names, typed string) (words []cobra.Completion) {
+	cluster, err := to.Open()
+	if err != nil {
+		return nil
+	}
+	namespace := cluster.Namespace
+	if flag := cmd.Flags().Lookup("namespace"); flag != nil && flag.Changed {
+		namespace = flag.Value.String() // also where the flag is not the connection's
+	}
+	if all := cmd.Flags().Lookup("all-namespaces"); all != nil && all.Value.String() == "true" {
+		namespace = ""
+	}
+	for _, list := range lists {
+		names, _ := list(ctx, cluster, namespace) // an error has no place on the command line
+		if words = matching(names, typed); len(words) > 0 {
+			break
+		}
+	}
+	return words
 }
 
 // Complete completes to names in the files of the command line: those of the flag, and the arguments after the first
@@ -113,18 +169,18 @@ func (f *Files) Complete(notFiles int, list Names, to Connection) cobra.Completi
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return complete(cmd.Context(), list, objects, "", typed)
+		found, _ := list(cmd.Context(), objects, "")
+		return matching(found, typed), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// complete returns the names that begin with the typed text, each once and in order.
-func complete(ctx context.Context, list Names, from client.Reader, namespace, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	names, _ := list(ctx, from, namespace) // an error has no place on the command line
-	matching := map[string]bool{}
+// matching returns the names that begin with the typed text, each once and in order.
+func matching(names []string, typed string) []cobra.Completion {
+	words := map[string]bool{}
 	for _, name := range names {
 		if name != "" && strings.HasPrefix(name, typed) {
-			matching[name] = true
+			words[name] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(matching)), cobra.ShellCompDirectiveNoFileComp
+	return slices.Sorted(maps.Keys(words))
 }

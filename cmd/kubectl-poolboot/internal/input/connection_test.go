@@ -8,9 +8,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -33,12 +32,7 @@ var _ = Describe("A connection to a cluster without Poolboot", func() {
 			fmt.Fprint(w, known[r.URL.Path])
 		}))
 		DeferCleanup(server.Close)
-		config := clientcmdapi.NewConfig()
-		config.Clusters["a"] = &clientcmdapi.Cluster{Server: server.URL}
-		config.Contexts["a"], config.CurrentContext = &clientcmdapi.Context{Cluster: "a"}, "a"
-		path := filepath.Join(GinkgoT().TempDir(), "config")
-		Expect(clientcmd.WriteToFile(*config, path)).To(Succeed())
-		GinkgoT().Setenv("KUBECONFIG", path)
+		GinkgoT().Setenv("KUBECONFIG", clitest.WriteKubeconfig(server.URL))
 		_, err := input.NewConnection().Open()
 		Expect(err).To(MatchError("the cluster has no MachineConfigPools of poolboot.io/v1alpha1: install Poolboot, or set --kubeconfig or --context if this is a workload cluster and not the management cluster"))
 	})

@@ -85,6 +85,7 @@ Exit codes: 0 when the move is safe, 2 when something would hang or be lost, 1 f
   # Is the other management cluster ready for it?
   kubectl poolboot move-check -n metal --to-kubeconfig other.kubeconfig`,
 		Args:                  cobra.NoArgs,
+		ValidArgsFunction:     cobra.NoFileCompletions,
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}

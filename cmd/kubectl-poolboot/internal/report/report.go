@@ -48,6 +48,7 @@ With --watch, serve the page on 127.0.0.1 until interrupted. An open browser ref
   # A page that stays up to date
   kubectl poolboot report -n metal --watch`,
 		Args:                  cobra.NoArgs,
+		ValidArgsFunction:     cobra.NoFileCompletions,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("port") && !o.watch {

@@ -52,6 +52,13 @@ one is called back: its drain ends, and its Node is uncordoned. Hosts that run a
 		return cli.Say(streams.Out, "%s is paused: hosts that have begun an update complete it, and no other host begins one", describe(p))
 	})
 	cmd.Flags().StringVar(&configuration, "configuration", "", "the rendered config that the paused pool hands out, by its whole or short name; by default, what it hands out now")
+	completeInPool(cmd, to, "configuration", func(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) (names []string, err error) {
+		configs, err := listRendered(ctx, from, p)
+		for _, c := range configs {
+			names = append(names, c.Name)
+		}
+		return names, err
+	})
 	return cmd
 }
 
@@ -145,7 +152,14 @@ policy says for the entries that change or differ on the host. Nothing drains or
 		}
 		return cli.Say(streams.Out, "Each host waits for its turn, and is drained and rebooted if the disruption policy says so for an entry that changes or differs.")
 	})
-	cmd.Flags().StringSliceVar(&hosts, "host", nil, "the name of a Node, host or PoolbootConfig; can be repeated")
+	cmd.Flags().StringSliceVar(&hosts, "host", nil, "the name of a Node, host or PoolbootConfig; may be repeated")
+	completeInPool(cmd, to, "host", func(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) (names []string, err error) {
+		configs, _, err := listHosts(ctx, from, p)
+		for _, h := range newHostStatuses(p, configs) {
+			names = append(names, h.Node)
+		}
+		return names, err
+	})
 	return cmd
 }
 

@@ -65,6 +65,19 @@ func configureLive(cmd *cobra.Command, to input.Connection, run func(ctx context
 	return cmd
 }
 
+// completeInPool completes a flag to names of a pool that the command line names.
+func completeInPool(cmd *cobra.Command, to input.Connection, flag string, list func(context.Context, client.Reader, *poolv1.MachineConfigPool) ([]string, error)) {
+	cli.AddCompletion(cmd, flag, func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return input.CompleteFromCluster(to, func(ctx context.Context, from client.Reader, namespace string) ([]string, error) {
+			p := &poolv1.MachineConfigPool{}
+			if err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: strings.Join(args, "")}, p); err != nil {
+				return nil, err
+			}
+			return list(ctx, from, p)
+		})(cmd, args, typed)
+	})
+}
+
 // onePool accepts the name of one pool.
 var onePool = cli.OneName("MachineConfigPool", "kubectl poolboot rollout status lists them")
 

@@ -73,6 +73,7 @@ places, or if a drain takes longer than spec.updates.drainTimeoutSeconds; --watc
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "show the pools of all namespaces")
 	cli.AddWatchFlag(cmd, &o.watch, "all hosts are updated, or nothing goes on")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "how long --watch waits, for example 30m; 0 for no limit")
+	cli.AddCompletion(cmd, "timeout", cobra.NoFileCompletions)
 	o.output.AddTableFlag(cmd, cli.FormatName)
 	cmd = configureLive(cmd, to, o.run)
 	runPool := cmd.RunE
