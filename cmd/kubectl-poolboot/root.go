@@ -37,6 +37,11 @@ Files hold MachineConfigPools and MachineConfigs of poolboot.io/v1alpha1, of
 machineconfiguration.openshift.io/v1, or of both, as YAML or JSON, with any number of documents and lists. Objects of
 other kinds are ignored with a note. OpenShift's pools "master" and "control-plane" are left out: control plane machines
 are in no pool of Poolboot.`
+	cmd.Example = `  # What does the pool infra render?
+  kubectl poolboot render -f pools.yaml -f machineconfigs --pool infra
+
+  # How far are the hosts of all pools?
+  kubectl poolboot rollout status -A`
 	return cmd
 }
 
@@ -58,6 +63,6 @@ func newVersion() *cobra.Command {
 			})
 		},
 	}
-	output.AddFlag(cmd, "text for people", cli.FormatJSON, cli.FormatYAML)
+	output.AddFlag(cmd, "text", cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }

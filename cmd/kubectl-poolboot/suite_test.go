@@ -32,19 +32,16 @@ func run(streams genericiooptions.IOStreams, args ...string) int {
 	return cli.Execute(newRoot(streams, input.NewConnection), streams.ErrOut, args)
 }
 
-// eachCommand visits all commands that a user sees, which have no commands below them.
+// eachCommand visits all commands that a user sees.
 func eachCommand(visit func(*cobra.Command)) {
-	var visitBelow func(*cobra.Command)
-	visitBelow = func(cmd *cobra.Command) {
+	var visitAll func(*cobra.Command)
+	visitAll = func(cmd *cobra.Command) {
+		visit(cmd)
 		for _, sub := range cmd.Commands() {
-			switch {
-			case sub.Hidden:
-			case sub.HasSubCommands():
-				visitBelow(sub)
-			default:
-				visit(sub)
+			if !sub.Hidden {
+				visitAll(sub)
 			}
 		}
 	}
-	visitBelow(newRoot(genericiooptions.IOStreams{}, input.NewConnection))
+	visitAll(newRoot(genericiooptions.IOStreams{}, input.NewConnection))
 }

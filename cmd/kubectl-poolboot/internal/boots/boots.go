@@ -102,9 +102,9 @@ With --watch, print every change until interrupted. "kubectl poolboot explain ma
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
-	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "show the boots of all namespaces")
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "show all namespaces")
 	cli.AddWatchFlag(cmd, &o.watching, "interrupted")
-	cmd.Flags().StringVar(&o.cluster, "cluster", "", "show only the boots of the Cluster with this name")
+	cmd.Flags().StringVar(&o.cluster, "cluster", "", "Cluster of the boots")
 	o.output.AddTableFlag(cmd, cli.FormatName)
 	input.AddConnectionFlags(cmd, to)
 	cli.AddCompletion(cmd, "cluster", input.CompleteFromCluster(to, input.PoolClusters))

@@ -35,7 +35,9 @@ func NewRoot(streams genericiooptions.IOStreams, commands ...*cobra.Command) *co
 			})
 			return err
 		},
-		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl poolboot"},
+		// kubectl completes by another program, see the documentation.
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl poolboot"},
 	}
 	cmd.SetIn(streams.In)
 	cmd.SetOut(streams.Out)
@@ -95,7 +97,7 @@ func OneName(kind, remedy string) cobra.PositionalArgs {
 
 // AddPoolFlag defines the required flag --pool and its completion.
 func AddPoolFlag(cmd *cobra.Command, role *string, complete cobra.CompletionFunc) {
-	cmd.Flags().StringVar(role, "pool", "", "the pool's role; an OpenShift pool's role is its name")
+	cmd.Flags().StringVar(role, "pool", "", "role of the pool; an OpenShift pool's role is its name")
 	utilruntime.Must(cmd.MarkFlagRequired("pool"))
 	AddCompletion(cmd, "pool", complete)
 }

@@ -47,7 +47,7 @@ func (o *Output) AddFlag(cmd *cobra.Command, byDefault string, formats ...string
 
 // AddTableFlag defines --output of a command whose answer is text with tables. further are formats beside those.
 func (o *Output) AddTableFlag(cmd *cobra.Command, further ...string) {
-	o.AddFlag(cmd, "text for people", append([]string{FormatJSON, FormatYAML, FormatWide}, further...)...)
+	o.AddFlag(cmd, "text", append([]string{FormatJSON, FormatYAML, FormatWide}, further...)...)
 }
 
 // list returns the formats as text.

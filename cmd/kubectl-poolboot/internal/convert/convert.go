@@ -39,7 +39,7 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{streams: streams, files: input.Files{Streams: streams, Settings: input.SettingsKinds, SkipRefused: true}} // what is wrong with the other objects is reported too
 	cmd := &cobra.Command{
 		Use:   "convert (-f FILE... --cluster CLUSTER -n NAMESPACE | --ignition FILE | --butane FILE)",
-		Short: "Convert OpenShift's pools, MachineConfigs and KubeletConfigs to Poolboot's, or Ignition to spec 3.5",
+		Short: "Convert OpenShift's objects to Poolboot's, or Ignition and Butane to spec 3.5",
 		Long: `Convert OpenShift's MachineConfigPools and MachineConfigs to Poolboot's, as YAML for kubectl apply.
 
 Names, labels, annotations, selectors and the Ignition with its spec version are kept. A pool's role is its name. A
@@ -78,9 +78,9 @@ Butane document.`,
 	flags := cmd.Flags()
 	o.files.AddFlag(cmd, "filename", "f", "OpenShift's MachineConfigPools and MachineConfigs")
 	flags.BoolVar(&o.skipRefused, "skip-refused", false, "convert everything else if an object is refused, list it, and exit with 3")
-	flags.StringVar(&o.cluster, "cluster", "", "the Cluster of the pools")
-	flags.StringVarP(&o.namespace, "namespace", "n", "", "the namespace of that Cluster; with --butane, that of a MachineConfig")
-	flags.StringVar(&o.containerRuntime, "container-runtime", "", "the container runtime of the hosts, crio (default) or containerd, for ContainerRuntimeConfigs, mirrors and registries")
+	flags.StringVar(&o.cluster, "cluster", "", "Cluster of the pools")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the objects; with --butane, that of a MachineConfig")
+	flags.StringVar(&o.containerRuntime, "container-runtime", "", "container runtime of the hosts, crio (default) or containerd, for ContainerRuntimeConfigs, mirrors and registries")
 	flags.StringVar(&o.ignition, "ignition", "", "file with an Ignition document in JSON; - for standard input")
 	flags.StringVar(&o.butane, "butane", "", "file with a Butane document; - for standard input")
 	flags.StringVar(&o.filesDir, "files-dir", "", "folder of the local files in a Butane document; without it, local files are refused")

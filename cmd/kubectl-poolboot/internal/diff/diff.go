@@ -65,7 +65,7 @@ Exit codes: 0 without a difference, 1 with one, 2 for an error.`,
 	}
 	cli.SetFailureCode(cmd, exitFailure)
 	o.files.AddRequiredFlag(cmd, "filename", "f", "Poolboot's MachineConfigPools and MachineConfigs")
-	cmd.Flags().StringVar(&o.cluster, "cluster", "", "only the pools of this Cluster, as NAME or NAMESPACE/NAME")
+	cmd.Flags().StringVar(&o.cluster, "cluster", "", "Cluster of the pools, as NAME or NAMESPACE/NAME")
 	input.AddConnectionFlags(cmd, to)
 	cli.AddCompletion(cmd, "cluster", input.CompleteFromCluster(to, input.PoolClusters))
 	return cmd

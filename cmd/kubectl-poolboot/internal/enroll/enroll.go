@@ -63,12 +63,12 @@ The command creates no object: apply what it prints, and keep it secret.`,
 		},
 	}
 	cli.AddPoolFlag(cmd, &o.spec.PoolRole, input.CompleteFromCluster(to, input.PoolRoles))
-	cmd.Flags().StringVar(&o.spec.ClusterName, "cluster", "", "the Cluster that the hosts join")
+	cmd.Flags().StringVar(&o.spec.ClusterName, "cluster", "", "Cluster that the hosts join")
 	cmd.Flags().StringVar(&o.spec.NamePattern, "name-pattern", "", "pattern of the names that hosts can take, such as 'edge-*', in quotes so that the shell does not expand it")
 	cmd.Flags().StringSliceVar(&o.spec.AddressRanges, "address-ranges", nil, "address ranges of the hosts (CIDRs): a serving certificate can contain the address that the host enrolled from only within them")
 	cmd.Flags().Int32Var(&o.spec.MaxUses, "max-uses", 1, "how many names hosts can take")
 	cmd.Flags().DurationVar(&o.life, "expires-in", 24*time.Hour, "how long the token is valid")
-	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pool; without it, kubectl apply sets the namespace")
+	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the objects; without it, kubectl apply sets the namespace")
 	o.output.AddFlag(cmd, "YAML", cli.FormatJSON, cli.FormatYAML)
 	utilruntime.Must(cmd.MarkFlagRequired("cluster"))
 	utilruntime.Must(cmd.MarkFlagRequired("name-pattern"))
@@ -157,7 +157,7 @@ enrollment token and the name of the host. It contains the token: keep it secret
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
-	cmd.Flags().StringVar(&o.host, "host", "", "the name of the host's Node")
+	cmd.Flags().StringVar(&o.host, "host", "", "name of the Node of the host")
 	utilruntime.Must(cmd.MarkFlagRequired("host"))
 	cli.AddCompletion(cmd, "host", cobra.NoFileCompletions)
 	input.AddConnectionFlags(cmd, to)

@@ -88,8 +88,8 @@ Secret. The answer reports what could not be read. With -f all objects are read 
 Exit codes: 0 when there is nothing to do, 2 when there is, 1 for an error.`, kind),
 		Example: example,
 	}
-	cmd.Flags().StringVar(&o.cluster, "cluster", "", "the Cluster of the Node, when there are several")
-	cmd.Flags().StringSliceVar(&o.syncedLabels, "additional-sync-machine-labels", nil, "the regular expressions of this flag of Cluster API and of the manager")
+	cmd.Flags().StringVar(&o.cluster, "cluster", "", "Cluster of the Node, when there are several")
+	cmd.Flags().StringSliceVar(&o.syncedLabels, "additional-sync-machine-labels", nil, "regular expressions, as in this flag of Cluster API and of the manager")
 	cli.AddCompletion(cmd, "additional-sync-machine-labels", cobra.NoFileCompletions)
 	cli.AddCompletion(cmd, "cluster", input.CompleteFromCluster(to, input.PoolClusters))
 	return o.configure(cmd, kind, names, "the objects", func(ctx context.Context, source *input.Source, name string) error {

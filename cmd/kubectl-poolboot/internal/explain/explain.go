@@ -18,8 +18,12 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 	cmd := &cobra.Command{
 		Use:   "explain",
 		Short: "Explain the pool and the labels of a Machine, a Node or a host",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Long: `Explain why a Machine or a Node is in its pool, where its labels and taints come from and what to do, or which labels
+rules derive from a host.`,
+		Example: `  # Why does this Machine not join?
+  kubectl poolboot explain machine infra-x7k2m -n metal`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newHost(streams, to), newMachine(streams, to), newNode(streams, to))
 	return cmd

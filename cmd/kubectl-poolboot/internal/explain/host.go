@@ -59,7 +59,7 @@ Exit codes: 0 when every rule sets its label or skips it, 2 when a rule would bl
   # Try rules before you apply them
   kubectl poolboot explain host rack1-u12 -f host.yaml -f pools.yaml`,
 	}
-	cmd.Flags().StringVar(&o.role, "pool", "", "only the rules of the pool with this role, and those of PoolbootConfigs")
+	cmd.Flags().StringVar(&o.role, "pool", "", "role of the only pool whose rules count, with those of PoolbootConfigs")
 	input.AddClusterFlag(cmd, &o.cluster, o.files.Complete(1, input.PoolClusters, to))
 	cli.AddCompletion(cmd, "pool", o.files.Complete(1, input.PoolRoles, to))
 	return o.configure(cmd, "BareMetalHost", input.Hosts, "the BareMetalHost, its HardwareData and the rules", o.explainHost)

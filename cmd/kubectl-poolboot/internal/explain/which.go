@@ -64,12 +64,12 @@ Exit codes: 0 with an answer, 2 when several custom pools match, 1 for every oth
 		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	o.files.AddFlag(cmd, "filename", "f", "the MachineConfigPools and, without --labels, --node and --nodes, the Nodes")
-	cmd.Flags().StringSliceVar(&o.files.Names, "pools", nil, "the same as --filename")
+	cmd.Flags().StringSliceVar(&o.files.Names, "pools", nil, "files with the MachineConfigPools, as --filename")
 	cmd.MarkFlagsOneRequired("filename", "pools")
 	cmd.MarkFlagsMutuallyExclusive("filename", "pools")
-	cmd.Flags().StringArrayVarP(&o.labels, "labels", "l", nil, "the Node's labels, as KEY=VALUE,...; may be repeated")
+	cmd.Flags().StringArrayVarP(&o.labels, "labels", "l", nil, "labels of the Node, as KEY=VALUE,...; may be repeated")
 	cmd.Flags().StringVar(&o.node, "node", "", "file with the Node, or with a list that contains only this Node; - for standard input")
-	cmd.Flags().StringVar(&o.nodes, "nodes", "", "file with any number of Nodes, for a table of all; - for standard input")
+	cmd.Flags().StringVar(&o.nodes, "nodes", "", "files with Nodes: a file with any number, for a table of all; - for standard input")
 	cmd.MarkFlagsMutuallyExclusive("labels", "node", "nodes")
 	for _, name := range []string{"pools", "node", "nodes"} {
 		utilruntime.Must(cmd.MarkFlagFilename(name, "json", "yaml", "yml"))

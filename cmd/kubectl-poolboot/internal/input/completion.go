@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -67,15 +68,24 @@ func namesIn[L any, T any, P interface {
 	}
 }
 
+// kubectlUsage matches the first word of the text of a flag.
+var kubectlUsage = regexp.MustCompile(`^[A-Z][a-z]+`)
+
 // AddConnectionFlags defines the flags of a connection, and what they complete to.
 func AddConnectionFlags(cmd *cobra.Command, to Connection) {
 	before := map[string]bool{}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { before[f.Name] = true })
 	to.AddFlags(cmd.Flags())
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if before[f.Name] {
+			return
+		}
+		f.Usage = strings.TrimSuffix(kubectlUsage.ReplaceAllStringFunc(f.Usage, strings.ToLower), ".") // as ours
+		f.Usage = strings.TrimPrefix(f.Usage, "the ")
 		complete := cobra.NoFileCompletions
 		switch f.Name {
-		case "namespace":
+		case clientcmd.FlagNamespace:
+			f.Usage = "namespace of the objects (default that of the context)"
 			complete = CompleteFromCluster(to, Namespaces)
 		case clientcmd.FlagContext:
 			complete = completeFromKubeconfig(func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.Contexts)) })
@@ -84,7 +94,7 @@ func AddConnectionFlags(cmd *cobra.Command, to Connection) {
 		case clientcmd.RecommendedConfigPathFlag, clientcmd.FlagCAFile, clientcmd.FlagCertFile, clientcmd.FlagKeyFile:
 			complete = nil // files
 		}
-		if !before[f.Name] && complete != nil {
+		if complete != nil {
 			cli.AddCompletion(cmd, f.Name, complete)
 		}
 	})

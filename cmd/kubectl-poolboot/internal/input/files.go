@@ -58,7 +58,7 @@ func (f *Files) AddRequiredFlag(cmd *cobra.Command, flag, shorthand, usage strin
 
 // AddFlag defines the flag for files and directories, and --recursive.
 func (f *Files) AddFlag(cmd *cobra.Command, flag, shorthand, usage string) {
-	cmd.Flags().StringSliceVarP(&f.Names, flag, shorthand, nil, usage+
+	cmd.Flags().StringSliceVarP(&f.Names, flag, shorthand, nil, "files with "+usage+
 		": file, directory (its *.yaml, *.yml and *.json), or - for standard input; may be repeated, and arguments are files too")
 	f.AddRecursiveFlag(cmd)
 	utilruntime.Must(cmd.MarkFlagFilename(flag, "json", "yaml", "yml"))

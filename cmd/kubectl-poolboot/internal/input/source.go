@@ -148,7 +148,7 @@ func (s *Source) ExplainMissing(err error, role string) error {
 // AddClusterFlag defines --cluster and its completion.
 func AddClusterFlag(cmd *cobra.Command, cluster *string, complete cobra.CompletionFunc) {
 	cmd.Flags().StringVar(cluster, "cluster", "",
-		"the Cluster whose pools are used, as NAME or NAMESPACE/NAME, when there are pools of several")
+		"Cluster whose pools are used, as NAME or NAMESPACE/NAME, when there are pools of several")
 	cli.AddCompletion(cmd, "cluster", complete)
 }
 

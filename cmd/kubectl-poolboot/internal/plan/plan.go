@@ -84,7 +84,7 @@ The plan assumes a host with every program that can change kernel arguments, the
 	flags.StringVar(&o.from, "from", "", "file with the rendered config that the host runs; - for standard input")
 	flags.StringVar(&o.to, "to", "", "file with the rendered config that the host must run; - for standard input")
 	flags.StringVar(&o.policy, "policy", "", "file with MachineConfigPools, or with OpenShift's MachineConfiguration; - for standard input")
-	flags.StringSliceVar(&o.programs, "programs", nil, "the programs of the host: "+strings.Join(update.Programs, ", ")+", or none (default all)")
+	flags.StringSliceVar(&o.programs, "programs", nil, "programs of the host: "+strings.Join(update.Programs, ", ")+", or none (default all)")
 	cli.AddCompletion(cmd, "programs", cobra.FixedCompletions(append(slices.Clone(update.Programs), noProgram), cobra.ShellCompDirectiveNoFileComp))
 	for _, name := range []string{"from", "to", "policy"} {
 		utilruntime.Must(cmd.MarkFlagFilename(name, "json", "yaml", "yml"))

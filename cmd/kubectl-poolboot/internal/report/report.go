@@ -68,9 +68,9 @@ With --watch, serve the page on 127.0.0.1 until interrupted. An open browser ref
 			return err
 		},
 	}
-	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "report on all namespaces")
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "show all namespaces")
 	cli.AddWatchFlag(cmd, &o.watch, "interrupted: serve the page on 127.0.0.1")
-	cmd.Flags().IntVar(&o.port, "port", 0, "the port of --watch; 0 for a free one")
+	cmd.Flags().IntVar(&o.port, "port", 0, "port of --watch; 0 for a free one")
 	input.AddConnectionFlags(cmd, to)
 	cli.AddCompletion(cmd, "port", cobra.NoFileCompletions)
 	return cmd

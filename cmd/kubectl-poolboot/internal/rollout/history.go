@@ -51,7 +51,8 @@ func newHistory(streams genericiooptions.IOStreams, to input.Connection) *cobra.
 to run it, and which entries were added (+), changed (~) and removed (-) since the config before it. A config that was
 handed out again is listed again. Those that exist and were not handed out, as in a paused pool, are listed by the time
 of their creation.`,
-		Example: `  kubectl poolboot rollout history infra -n metal`,
+		Example: `  # What the pool handed out, and which hosts run it
+  kubectl poolboot rollout history infra -n metal`,
 	}
 	output.AddTableFlag(cmd)
 	return configureLive(cmd, to, func(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {

@@ -31,7 +31,8 @@ it, and new Machines boot with what the pool hands out now (annotation poolboot.
 
 With --configuration, the paused pool hands out this rendered config instead. A host in an update that still runs this
 one is called back: its drain ends, and its Node is uncordoned. Hosts that run another one keep it.`,
-		Example: `  kubectl poolboot rollout pause infra -n metal
+		Example: `  # Begin no further updates
+  kubectl poolboot rollout pause infra -n metal
 
   # Call back the hosts that are drained: hand out again what they run, see kubectl poolboot rollout status
   kubectl poolboot rollout pause infra -n metal --configuration infra@6db67f47`,
@@ -51,7 +52,7 @@ one is called back: its drain ends, and its Node is uncordoned. Hosts that run a
 		}
 		return cli.Say(streams.Out, "%s is paused: hosts that have begun an update complete it, and no other host begins one", describe(p))
 	})
-	cmd.Flags().StringVar(&configuration, "configuration", "", "the rendered config that the paused pool hands out, by its whole or short name; by default, what it hands out now")
+	cmd.Flags().StringVar(&configuration, "configuration", "", "rendered config that the paused pool hands out, by its whole or short name (default what it hands out now)")
 	completeInPool(cmd, to, "configuration", func(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) (names []string, err error) {
 		configs, err := listRendered(ctx, from, p)
 		for _, c := range configs {
@@ -68,7 +69,8 @@ func newResume(streams genericiooptions.IOStreams, to input.Connection) *cobra.C
 		Short: "Hand out the configs that a paused pool holds back",
 		Long: `Hand out the configs that a paused pool holds back, by spec.paused. The annotation poolboot.io/paused-configuration is
 removed, because it counts only while the pool is paused.`,
-		Example: `  kubectl poolboot rollout resume infra -n metal`,
+		Example: `  # Continue the updates
+  kubectl poolboot rollout resume infra -n metal`,
 	}, to, func(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
 		if !p.Spec.IsPaused() {
 			return cli.Say(streams.Out, "%s is not paused", describe(p))
@@ -152,7 +154,7 @@ policy says for the entries that change or differ on the host. Nothing drains or
 		}
 		return cli.Say(streams.Out, "Each host waits for its turn, and is drained and rebooted if the disruption policy says so for an entry that changes or differs.")
 	})
-	cmd.Flags().StringSliceVar(&hosts, "host", nil, "the name of a Node, host or PoolbootConfig; may be repeated")
+	cmd.Flags().StringSliceVar(&hosts, "host", nil, "name of a Node, host or PoolbootConfig; may be repeated")
 	completeInPool(cmd, to, "host", func(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) (names []string, err error) {
 		configs, _, err := listHosts(ctx, from, p)
 		for _, h := range newHostStatuses(p, configs) {

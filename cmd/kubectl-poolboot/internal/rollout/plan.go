@@ -75,8 +75,8 @@ read: the condition UpdateGatesOpen in the status of the pool says whether they 
 		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&o.files.Names, "pools", nil, "file or directory with MachineConfigPools, or - for standard input; may be repeated")
-	flags.StringSliceVar(&o.nodes, "nodes", nil, "file or directory with Nodes, or - for standard input; may be repeated")
+	flags.StringSliceVar(&o.files.Names, "pools", nil, "files with MachineConfigPools: file, directory, or - for standard input; may be repeated")
+	flags.StringSliceVar(&o.nodes, "nodes", nil, "files with Nodes: file, directory, or - for standard input; may be repeated")
 	for _, name := range []string{"pools", "nodes"} {
 		utilruntime.Must(cmd.MarkFlagFilename(name, "json", "yaml", "yml"))
 	}

@@ -28,8 +28,15 @@ func New(streams genericiooptions.IOStreams, connect func() input.Connection) *c
 	cmd := &cobra.Command{
 		Use:   "rollout",
 		Short: "Show and control how running hosts follow their pool",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Long: `Show how far the hosts of a pool are, which are next and what the pool handed out; pause and resume the updates, and
+try failed ones again.`,
+		Example: `  # How far are all pools?
+  kubectl poolboot rollout status -A
+
+  # Which hosts of a pool are next, and why are others not?
+  kubectl poolboot rollout plan infra -n metal`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newStatus(streams, connect()), newPlan(streams, connect()), newPause(streams, connect()), newResume(streams, connect()),
 		newRetry(streams, connect()), newHistory(streams, connect()),

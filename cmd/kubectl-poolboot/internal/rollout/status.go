@@ -70,7 +70,7 @@ places, or if a drain takes longer than spec.updates.drainTimeoutSeconds; --watc
   # Which hosts still run an earlier agent?
   kubectl poolboot rollout status infra -n metal -o wide`,
 	}
-	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "show the pools of all namespaces")
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "show all namespaces")
 	cli.AddWatchFlag(cmd, &o.watch, "all hosts are updated, or nothing goes on")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "how long --watch waits, for example 30m; 0 for no limit")
 	cli.AddCompletion(cmd, "timeout", cobra.NoFileCompletions)
