@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/util/exec"
@@ -64,12 +68,32 @@ func Execute(root *cobra.Command, errOut io.Writer, args []string) int {
 	ran, err := root.ExecuteC()
 	if err != nil && err.Error() != "" {
 		errOut = Messages(errOut)
-		fmt.Fprintln(errOut, "error:", strings.TrimSpace(describeFlags(err.Error())))
+		fmt.Fprintln(errOut, "error:", strings.TrimSpace(describeFlags(err.Error()))+remedyOf(err))
 		if names := commandNames(ran); strings.HasPrefix(err.Error(), "unknown command ") && len(names) > 0 {
-			fmt.Fprintln(errOut, "The commands are "+strings.Join(names, ", "))
+			fmt.Fprintln(errOut, "Use one of "+strings.Join(names, ", "))
 		}
 	}
 	return exitCode(ran, err)
+}
+
+// remedyOf returns what to do about an error of an API server or a file, or "" for every other error.
+func remedyOf(err error) string {
+	request := (*url.Error)(nil)
+	switch {
+	case apierrors.IsForbidden(err):
+		return ": ask for this right, or set --context to a user who has it"
+	case apierrors.IsUnauthorized(err):
+		return ": log in again, or set --context to a user who is logged in"
+	case meta.IsNoMatchError(err):
+		return ": install what defines this kind, or set --kubeconfig or --context to the management cluster"
+	case errors.As(err, &request):
+		return ": check that the API server runs and is reachable from here, and --kubeconfig and --context"
+	case errors.Is(err, fs.ErrNotExist):
+		return ": correct the name"
+	case errors.Is(err, fs.ErrPermission):
+		return ": use an account that may read it"
+	}
+	return ""
 }
 
 // commandNames returns the names of the commands below one.

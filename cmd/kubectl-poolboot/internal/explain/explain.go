@@ -5,6 +5,7 @@ package explain
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -51,7 +52,7 @@ func (o *options) configure(cmd *cobra.Command, kind string, names input.Names, 
 	cmd.ValidArgsFunction = input.CompleteFirst(input.CompleteFromCluster(o.connection, names), cobra.ShellCompDirectiveDefault)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return fmt.Errorf("the name of a %s is missing", kind)
+			return fmt.Errorf("name one %s: see kubectl get %ss", kind, strings.ToLower(kind))
 		}
 		return nil
 	}

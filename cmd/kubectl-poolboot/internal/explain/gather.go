@@ -113,7 +113,11 @@ func (g *gatherer) findNode(ctx context.Context, s *subject) error {
 	}
 	s.node = &corev1.Node{}
 	if err := workload.Get(ctx, client.ObjectKey{Name: g.name}, s.node); err != nil {
-		return fmt.Errorf("%s, and in Cluster %s: %w", noConfig, s.cluster.Name, err)
+		err = fmt.Errorf("%s, and in Cluster %s: %w", noConfig, s.cluster.Name, err)
+		if apierrors.IsNotFound(err) {
+			err = fmt.Errorf("%w: correct the name, or set --namespace or --cluster", err)
+		}
+		return err
 	}
 	key, ok := record.ConfigOfNode(s.node)
 	if !ok {

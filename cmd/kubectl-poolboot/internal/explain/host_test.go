@@ -112,7 +112,7 @@ spec:
 		Entry("another host", `the files contain no BareMetalHost "rack2"`, "rack2", "-f", "FILE"),
 		Entry("another pool", `no MachineConfigPool of role "gpu"`, "rack1-u12", "-f", "FILE", "--pool", "gpu"),
 		Entry("an unknown output", "--output xml is not known", "rack1-u12", "-f", "FILE", "-o", "xml"),
-		Entry("no host", "the name of a BareMetalHost is missing", "-f", "FILE"),
+		Entry("no host", "name one BareMetalHost: see kubectl get baremetalhosts", "-f", "FILE"),
 		Entry("a file that does not exist", "nowhere.yaml: no such file", "rack1-u12", "-f", "nowhere.yaml"),
 	)
 

@@ -82,7 +82,7 @@ func (k *kubectlConnection) AddFlags(flags *pflag.FlagSet) {
 // Open connects to the cluster of the kubeconfig files.
 func (k *kubectlConnection) Open() (*Cluster, error) {
 	if _, err := os.Stat(k.files.ExplicitPath); k.files.ExplicitPath != "" && err != nil {
-		return nil, fmt.Errorf("--%s: %w: correct the name", clientcmd.RecommendedConfigPathFlag, err)
+		return nil, fmt.Errorf("--%s: %w", clientcmd.RecommendedConfigPathFlag, err)
 	}
 	chosen := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(k.files, &k.overrides)
 	live, err := connect(chosen)
@@ -90,6 +90,10 @@ func (k *kubectlConnection) Open() (*Cluster, error) {
 		return nil, fmt.Errorf("connect to the management cluster: %w: set --kubeconfig or --context", err)
 	}
 	if _, err := live.RESTMapper().RESTMapping(PoolKind.GroupKind(), PoolKind.Version); meta.IsNoMatchError(err) {
+		if other, err := live.RESTMapper().RESTMapping(PoolKind.GroupKind()); err == nil {
+			return nil, fmt.Errorf("the cluster has MachineConfigPools of %s, and this plugin reads %s: install the kubectl-poolboot of the manager's version",
+				other.GroupVersionKind.GroupVersion(), PoolKind.GroupVersion())
+		}
 		return nil, errors.New("the cluster has no MachineConfigPools of poolboot.io/v1alpha1: install Poolboot, or set --kubeconfig or --context if this is " +
 			"a workload cluster and not the management cluster")
 	}
