@@ -132,10 +132,7 @@ func (v *View) draw() (isDrawn bool, err error) {
 	if v.isTooLong || terminal == nil || !v.Output.IsText() {
 		return false, nil
 	}
-	columns, lines, err := term.GetSize(int(terminal.Fd()))
-	if err != nil {
-		return false, nil
-	}
+	columns, lines, _ := term.GetSize(int(terminal.Fd())) // nothing fits into one of an unknown size
 	heightOf := func(text string) (height int) {
 		for line := range strings.Lines(colorCodes.ReplaceAllString(text, "")) {
 			height += (utf8.RuneCountInString(line)-2)/max(columns, 1) + 1

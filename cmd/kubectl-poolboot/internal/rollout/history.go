@@ -77,7 +77,7 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 	if err != nil {
 		return nil, err
 	}
-	hosts, _, err := listHosts(ctx, cluster, p)
+	hosts, err := listHosts(ctx, cluster, p)
 	if err != nil {
 		return nil, err
 	}

@@ -132,7 +132,7 @@ policy says for the entries that change or differ on the host. Nothing drains or
   # One host, by the name of its Node, host or PoolbootConfig
   kubectl poolboot rollout retry infra -n metal --host rack1-u12`,
 	}, to, func(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
-		configs, _, err := listHosts(ctx, cluster, p)
+		configs, err := listHosts(ctx, cluster, p)
 		if err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ policy says for the entries that change or differ on the host. Nothing drains or
 	})
 	cmd.Flags().StringSliceVar(&hosts, "host", nil, "name of a Node, host or PoolbootConfig; may be repeated")
 	completeInPool(cmd, to, "host", func(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) (names []string, err error) {
-		configs, _, err := listHosts(ctx, from, p)
+		configs, err := listHosts(ctx, from, p)
 		for _, h := range newHostStatuses(p, configs) {
 			names = append(names, h.Node)
 		}

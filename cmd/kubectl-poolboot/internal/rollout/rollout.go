@@ -135,13 +135,12 @@ func listConfigs(ctx context.Context, from client.Reader, p *poolv1.MachineConfi
 }
 
 // listHosts lists the PoolbootConfigs of the hosts that follow a pool.
-func listHosts(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) ([]bootstrapv1.PoolbootConfig, string, error) {
+func listHosts(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) ([]bootstrapv1.PoolbootConfig, error) {
 	configs, err := listConfigs(ctx, from, p)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	follow := slices.DeleteFunc(configs.Items, func(c bootstrapv1.PoolbootConfig) bool { return !isIn(p, &c) })
-	return follow, configs.ResourceVersion, nil
+	return slices.DeleteFunc(configs.Items, func(c bootstrapv1.PoolbootConfig) bool { return !isIn(p, &c) }), nil
 }
 
 // isIn reports whether a host follows a pool.
