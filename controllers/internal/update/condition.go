@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -185,11 +186,14 @@ func (h *host) unanswered(o outcome) *metav1.Condition {
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateFailingReason, "Node %s was told to run %s, and its agent cannot begin, which it retries: %s. "+
 			"Correct the configuration, the host, or what the host downloads from", h.Node.Name, desired, h.why())
 	}
-	told := "just now"
+	told, notReady := "just now", ""
 	if since := h.Config.Status.Update.UnansweredTime; since != nil {
 		told = "at " + since.UTC().Format(time.RFC3339)
 	}
-	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s was told %s to run %s, and its agent has %s to answer", h.Node.Name, told, desired, answerDeadline)
+	if !util.IsNodeReady(h.Node) {
+		notReady = ". The Node is not Ready: see the condition " + bootstrapv1.NodeInPoolCondition
+	}
+	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s was told %s to run %s, and its agent has %s to answer%s", h.Node.Name, told, desired, answerDeadline, notReady)
 }
 
 // notStarted returns the condition of a host that booted with an agent which has not reported anything yet.

@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
@@ -70,6 +71,9 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		h.Report.Target = oldRevision
 		h.Config.Status.Update.UnansweredTime = &metav1.Time{Time: o.now.Add(-time.Minute)}
 	}, metav1.ConditionFalse, "Waiting", "was told at 20", "Z to run ", ", and its agent has 10m0s to answer"),
+	Entry("no answer yet from a host whose Node is not Ready", func(h *host, _ *outcome) {
+		h.Report.Target, h.Node.Status.Conditions = oldRevision, []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	}, metav1.ConditionFalse, "Waiting", "has 10m0s to answer. The Node is not Ready: see the condition NodeInPool"),
 	Entry("a download that fails", func(h *host, o *outcome) {
 		h.Report.Target, h.Report.Reason = oldRevision, "file /etc/big: connection refused"
 		h.Config.Status.Update.UnansweredTime = &metav1.Time{Time: o.now.Add(-time.Minute)}

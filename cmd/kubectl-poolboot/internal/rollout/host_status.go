@@ -91,17 +91,23 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 	return h
 }
 
+// stageLag is longer than a stage of an update lasts before the record of the host has it.
+const stageLag = 10 * time.Second
+
 // addNode replaces the state of a host by what is wrong with its Node, unless its update failed. A Node can be not
-// Ready in an update for as long as a stage can last, and while Cluster API works on its Machine.
+// Ready while an update interrupts its host, for as long as a stage can last, and while Cluster API works on its
+// Machine. Being told what to run, or drained, is no reason.
 func (h *HostStatus) addNode(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) {
 	update := &config.Status.Update
-	isOverdue := rollout.IsInterrupted(config) && rollout.StageLeft(config, rollout.StageDeadline(p), time.Now()) == 0
+	isInterrupted := rollout.IsInterrupted(config)
+	isOverdue := isInterrupted && rollout.StageLeft(config, rollout.StageDeadline(p), time.Now()) == 0
 	if h.IsWrong = h.IsWrong || isOverdue; h.IsWrong {
 		return
 	}
-	isExpected := update.Stage != "" || update.UnavailableReason == bootstrapv1.UnavailableMachineChanging
+	isExpected := isInterrupted || update.UnavailableReason == bootstrapv1.UnavailableMachineChanging
 	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.NodeInPoolCondition} {
-		if c := conditions.Get(config, kind); outlook.IsWrong(c) && (outlook.Of(c.Reason) == outlook.NeedsPerson || !isExpected) {
+		c := conditions.Get(config, kind)
+		if outlook.IsWrong(c) && (outlook.Of(c.Reason) == outlook.NeedsPerson || !isExpected && (update.Stage == "" || time.Since(c.LastTransitionTime.Time) > stageLag)) {
 			h.State, h.Since, h.Message = c.Reason, c.LastTransitionTime.Time, c.Message
 			h.IsWrong, h.IsUpdated = true, false
 		}

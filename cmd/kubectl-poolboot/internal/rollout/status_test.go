@@ -181,7 +181,12 @@ var _ = Describe("status", func() {
 		change(host)
 		Expect(newSite(nil, host).run("status").Code).To(Equal(code))
 	},
-		Entry("in an update", func(c *bootstrapv1.PoolbootConfig) { c.Status.Update.Stage = bootstrapv1.UpdateRebooting }, 0),
+		Entry("in an update", func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Update.Stage, c.Status.Update.StageTime = bootstrapv1.UpdateRebooting, ptr.To(metav1.Now())
+		}, 0),
+		Entry("since a moment ago, in an update whose stage is not recorded yet", func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Update.Stage, c.Status.Conditions[1].LastTransitionTime = bootstrapv1.UpdateStarting, metav1.Now()
+		}, 0),
 		Entry("but one that does not return from its update", func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Update.Stage, c.Status.Update.StageTime = bootstrapv1.UpdateRebooting, &metav1.Time{Time: time.Now().Add(-time.Hour)}
 		}, 1),
@@ -189,6 +194,16 @@ var _ = Describe("status", func() {
 			c.Status.Update.UnavailableReason = bootstrapv1.UnavailableMachineChanging
 		}, 0),
 	)
+
+	It("calls a Node failed that is not Ready when its host is told what to run, and its agent does not answer", func() {
+		told := withNode(newHost("a", oldConfig, newConfig, metav1.ConditionFalse, "Waiting", "its agent has 10m0s to answer"), "NodeNotReady", "Node a is not Ready")
+		told.Status.Update.Stage, told.Status.Update.StageTime, told.Status.Update.UnansweredTime = bootstrapv1.UpdateStarting, ptr.To(metav1.Now()), ptr.To(metav1.Now())
+		s := newSite(nil, told)
+		r := s.run("status")
+		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 0/1 1 1 <none> PoolbootConfig edge/a-config: NodeNotReady: Node a is not Ready"))
+		Expect(r.Code).To(Equal(1))
+		Expect(clitest.Rows(s.run("status", "infra").Out)[1]).To(Equal("bmh-a a NodeNotReady rendered-infra-0 rendered-infra-1 12m Node a is not Ready"))
+	})
 
 	It("counts the hosts of a paused pool as kubectl get does, and has no problem if nothing waits", func() {
 		r := newSite(func(p *poolv1.MachineConfigPool) {
