@@ -3,6 +3,7 @@ package outlook
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -77,7 +78,7 @@ func messageOf(config *bootstrapv1.PoolbootConfig) string {
 		bootstrapv1.BootPreparedCondition, bootstrapv1.NodeInPoolCondition} {
 		c := conditions.Get(config, kind)
 		if c != nil && c.Status != metav1.ConditionTrue {
-			return c.Message
+			return c.Message + howToJoin(config, c.Reason)
 		}
 		if c != nil {
 			message = c.Message
@@ -90,4 +91,16 @@ func messageOf(config *bootstrapv1.PoolbootConfig) string {
 		return "no host is chosen yet: see the Machine and its Metal3Machine, and which BareMetalHosts are available"
 	}
 	return message
+}
+
+// joinPatience is how long a host joins before its message says where to look.
+const joinPatience = 5 * time.Minute
+
+// howToJoin says where to look, and how the host gets another configuration, if it has been joining for long, or "".
+func howToJoin(config *bootstrapv1.PoolbootConfig, reason string) string {
+	stage, since := record.StageOf(config)
+	if served := config.Status.Boot.ServedConfiguration.Name; reason == bootstrapv1.WaitingForKubeletReason && stage == record.StageJoining && served != "" && time.Since(since) > joinPatience {
+		return fmt.Sprintf(". See the serial console of its host: Ignition or the kubelet can fail there. The host boots with %s, and takes another configuration only when it boots again", served)
+	}
+	return ""
 }

@@ -82,7 +82,7 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 Stages: Pending until the data Secret exists, WaitingForHost until a host is chosen, Provisioning until the host
 requests its configuration, Preparing until its Node and its join credential exist, Serving until the host has its
 configuration, Joining until the Node is Ready in its pool; then Ready, or NotReady while the Node is not Ready or not
-in its pool. For a host that is being updated or differs from its configuration, the message describes the update.
+in its pool. For a host that is being updated or differs from its configuration, the message also describes the update.
 
 With a NAME, show only the boot of this Machine, PoolbootConfig, host or Node.
 
@@ -214,8 +214,13 @@ func newBoot(config *bootstrapv1.PoolbootConfig) Boot {
 	b.Stage, b.Since = record.StageOf(config)
 	if updated := conditions.Get(config, bootstrapv1.UpdatedCondition); updated != nil {
 		b.Update, b.Desired = updated.Reason, config.Status.Update.Desired.Name
-		if (b.Stage == record.StageReady || b.Stage == record.StageNotReady) && updated.Status == metav1.ConditionFalse {
-			b.Message = "update " + updated.Reason + ": " + updated.Message
+		update := "update " + updated.Reason + ": " + updated.Message
+		switch {
+		case updated.Status != metav1.ConditionFalse:
+		case b.Stage == record.StageReady:
+			b.Message = update
+		case b.Stage == record.StageNotReady:
+			b.Message += "; " + update
 		}
 	}
 	switch {

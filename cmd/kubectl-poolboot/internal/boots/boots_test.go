@@ -171,6 +171,27 @@ var _ = Describe("boots", func() {
 		Expect(table(ctx, "-o", "wide", "node-d")[1]).To(ContainSubstring("node-d rendered-infra-1 rendered-infra-2 Draining "))
 	})
 
+	It("says first why a Node is not Ready", func(ctx SpecContext) {
+		Expect(live.Create(ctx, newBootConfig("edge", "infra-d", func(c *bootstrapv1.PoolbootConfig) {
+			record.RevokeToken(c)
+			c.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: "NodeNotReady", Message: "Node d is not Ready"},
+				{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: "Waiting", Message: "the window opens"}}
+		}))).To(Succeed())
+		Expect(table(ctx, "infra-d")[1]).To(HaveSuffix("Node d is not Ready; update Waiting: the window opens"))
+	})
+
+	DescribeTable("says where to look if a host joins", func(ctx SpecContext, since time.Duration, message string) {
+		Expect(live.Create(ctx, newBootConfig("edge", "infra-d", func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Boot.ServedConfiguration.Name, c.Status.Boot.PreparedTime, c.Status.Requests.ServedTime = "rendered-infra-1", ago(since), ago(since)
+			c.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: "WaitingForKubelet", Message: "not yet"}}
+		}))).To(Succeed())
+		Expect(strings.Join(table(ctx, "infra-d"), " ")).To(And(ContainSubstring(" Joining "), HaveSuffix(message)))
+	},
+		Entry("for long", 6*time.Minute, "not yet. See the serial console of its host: Ignition or the kubelet can fail there. "+
+			"The host boots with rendered-infra-1, and takes another configuration only when it boots again"),
+		Entry("but not at once", time.Minute, "not yet"),
+	)
+
 	It("prints a line for every visible change with --watch", func(ctx SpecContext) {
 		watching, stop := context.WithCancel(ctx)
 		defer stop()
