@@ -303,7 +303,7 @@ const (
 	EventLabelsRestored    = "LabelsRestored"
 	EventUpdated           = "Updated"
 
-	// Warning: The labels of the Node and those of its Machine select different pools. Change both.
+	// Warning: Cluster API copies labels of the Machine that select another pool to the Node. Change both.
 	EventPoolChanged = "PoolChanged"
 	// Warning: The pool that the BareMetalHost keeps does not exist. Create it, or remove poolboot.io/retained-pool.
 	EventRetainedPoolNotFound = "RetainedPoolNotFound"

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -204,7 +205,7 @@ func inPool(current *corev1.Node, role string, f facts) *decision {
 		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == poolv1.NodeUnassignedTaint })
 		d.hasJoined = true
 		d.condition = &metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue,
-			Reason: bootstrapv1.NodeReadyInPoolReason, Message: fmt.Sprintf("Node %s is Ready in pool %q%s", node.Name, role, machineLabelWarning(role, f))}
+			Reason: bootstrapv1.NodeReadyInPoolReason, Message: fmt.Sprintf("Node %s is Ready in pool %q%s", node.Name, role, machineLabelWarning(role, node.Labels, f))}
 	case record.HasJoined(f.config):
 		d.condition = notInPool(bootstrapv1.NodeNotReadyReason,
 			"Node %s is in pool %q and not Ready: check its conditions and the kubelet on its host", node.Name, role).condition
@@ -220,8 +221,8 @@ func poolWithLabels(pools []poolv1.MachineConfigPool, role string) (*poolv1.Mach
 	if err != nil {
 		return nil, nil, err
 	}
-	labels, err := pool.Labels(*p)
-	return p, labels, err
+	declared, err := pool.Labels(*p)
+	return p, declared, err
 }
 
 // restore adds to a Node that registered again what it had when it was pre-registered.
@@ -276,11 +277,11 @@ func removeOutdatedLabels(node *corev1.Node, declared map[string]string, f facts
 	}
 }
 
-// machineLabelWarning returns a warning when the labels of the Machine name another pool than that of the Node, because
-// Cluster API copies them to the Node. It is empty otherwise.
-func machineLabelWarning(role string, f facts) string {
+// machineLabelWarning returns a warning when the Node leaves its pool once Cluster API copies the labels of the Machine
+// to it. It is empty otherwise.
+func machineLabelWarning(role string, nodeLabels map[string]string, f facts) string {
 	named, err := roleOfMachine(f)
-	if err == nil && (named == "" || named == role) {
+	if err == nil && (named == "" || named == role || staysInPool(role, nodeLabels, f)) {
 		return ""
 	}
 	selected := fmt.Sprintf("pool %q", named)
@@ -288,6 +289,12 @@ func machineLabelWarning(role string, f facts) string {
 		selected = "several pools"
 	}
 	return fmt.Sprintf("; the labels of Machine %s select %s, and Cluster API copies them to the Node: change them in %s", f.machine.Name, selected, labelSource(f.machine))
+}
+
+// staysInPool reports whether labels select a pool also together with those that Cluster API copies from the Machine.
+func staysInPool(role string, nodeLabels map[string]string, f facts) bool {
+	byLabels, err := pool.Decide(labels.Merge(nodeLabels, f.machine.Labels), f.pools)
+	return err == nil && byLabels.Role == role
 }
 
 // roleOfMachine returns the role that the labels of the Machine name, or "". The error is a *pool.ConflictError.
@@ -315,7 +322,7 @@ func decideRole(node *corev1.Node, f facts) (string, *decision) {
 	byLabels, err := pool.Decide(node.Labels, f.pools)
 	switch {
 	case err != nil:
-		return "", notInPool(bootstrapv1.PoolConflictReason, "Node %s: %s%s", node.Name, err, machineLabelWarning("", f))
+		return "", notInPool(bootstrapv1.PoolConflictReason, "Node %s: %s%s", node.Name, err, machineLabelWarning("", node.Labels, f))
 	case byLabels.ControlPlane:
 		return "", notInPool(bootstrapv1.ControlPlaneNodeReason,
 			"Node %s has the labels of a control plane, which is in no pool: remove the control-plane label", node.Name)

@@ -204,13 +204,13 @@ func (r *Phases) reportChanges(f facts, before, after *bootstrapv1.PoolbootConfi
 			"Node %s registered again; the labels of pool %q are restored", current.NodeRef.Name, current.PoolRole)
 	}
 	if previous.NodeRef.IsDefined() && previous.PoolRole != "" && previous.PoolRole != current.PoolRole {
-		kind, from := corev1.EventTypeNormal, ""
-		switch named, err := roleOfMachine(f); {
-		case named == "" && err == nil:
-		case named == current.PoolRole:
-			from = fmt.Sprintf("; Cluster API copies them from Machine %s: to move its host, change them in %s", f.machine.Name, labelSource(f.machine))
-		default: // Cluster API undoes it
-			kind, from = corev1.EventTypeWarning, machineLabelWarning(current.PoolRole, f)
+		kind, from := corev1.EventTypeNormal, machineLabelWarning(current.PoolRole, f.node.Labels, f)
+		if from != "" { // Cluster API undoes it
+			kind = corev1.EventTypeWarning
+		} else if named, _ := roleOfMachine(f); named != "" && named == current.PoolRole {
+			if _, declared, _ := poolWithLabels(f.pools, previous.PoolRole); !staysInPool(previous.PoolRole, declared, f) { // Cluster API undid it
+				from = fmt.Sprintf("; Cluster API copies them from Machine %s: to move its host, change them in %s", f.machine.Name, labelSource(f.machine))
+			}
 		}
 		event(kind, bootstrapv1.EventPoolChanged, "The labels of Node %s now select pool %q instead of pool %q%s", current.NodeRef.Name, current.PoolRole, previous.PoolRole, from)
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -239,5 +240,26 @@ var _ = Describe("A boot", func() {
 		s = newSite(revoked, ready, func(f *facts) { f.machine.Labels = nil }, labeled(role("edge", "infra")))
 		s.settle(ctx)
 		Expect(s.newEvents()).To(And(ContainSubstring("Warning PoolConflict"), Not(ContainSubstring("Machine"))))
+	})
+
+	It("does not advise to change the MachineDeployment of a canary, whose additional label Cluster API leaves on the Node", func() {
+		canaryOfInfra := func(f *facts) {
+			f.machine.Labels[clusterv1.MachineDeploymentNameLabel] = "infra"
+			infra := slices.IndexFunc(f.pools, func(p poolv1.MachineConfigPool) bool { return p.Spec.PoolRole == "infra" })
+			canary := f.pools[infra].DeepCopy()
+			canary.Name, canary.Spec.PoolRole = "canary", "canary"
+			canary.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: role("infra", "canary")}
+			f.pools[infra].Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: role("infra"),
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: poolv1.NodeRoleLabelPrefix + "canary", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+			f.pools = append(f.pools, *canary)
+		}
+		s := newSite(revoked, ready, canaryOfInfra, labeled(role("infra", "canary")))
+		config, _ := s.settle(ctx)
+		Expect(s.newEvents()).To(HaveSuffix("Normal PoolChanged The labels of Node " + name + ` now select pool "canary" instead of pool "infra"`))
+		Expect(conditions.GetMessage(config, bootstrapv1.NodeInPoolCondition)).To(HaveSuffix(`is Ready in pool "canary"`))
+
+		s = newSite(revoked, ready, canaryOfInfra, func(config *bootstrapv1.PoolbootConfig) { config.Status.PoolRole = "canary" })
+		s.settle(ctx)
+		Expect(s.newEvents()).To(HaveSuffix("Normal PoolChanged The labels of Node " + name + ` now select pool "infra" instead of pool "canary"`))
 	})
 })
