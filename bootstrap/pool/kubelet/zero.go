@@ -16,24 +16,29 @@ import (
 // DropZeroValues removes the fields of a KubeletConfiguration whose zero value means the same as no value, as OpenShift
 // does before it merges a KubeletConfig over its own: "", 0, 0s, false, and empty lists and objects, in fields that are
 // not pointers in the Kubernetes type. Tools that write the complete type write them, such as the Node Tuning Operator.
-// Fields that are pointers are kept, because there a zero value is a decision.
-func DropZeroValues(fields map[string]any) {
-	dropZeroValues(fields, reflect.TypeFor[kubeletv1beta1.KubeletConfiguration]())
+// Fields that are pointers are kept, because there a zero value is a decision. It returns the paths of the removed
+// fields.
+func DropZeroValues(fields map[string]any) []string {
+	return dropZeroValues(fields, reflect.TypeFor[kubeletv1beta1.KubeletConfiguration](), "")
 }
 
-func dropZeroValues(fields map[string]any, of reflect.Type) {
-	for name, value := range fields {
+func dropZeroValues(fields map[string]any, of reflect.Type, prefix string) (dropped []string) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		at, ok := fieldNamed(of, name)
 		if !ok {
 			continue
 		}
-		if inner, isObject := value.(map[string]any); isObject && at.Type.Kind() == reflect.Struct {
-			dropZeroValues(inner, at.Type)
+		var within []string
+		if inner, isObject := fields[name].(map[string]any); isObject && at.Type.Kind() == reflect.Struct {
+			within = dropZeroValues(inner, at.Type, prefix+name+".")
 		}
 		if at.Type.Kind() != reflect.Pointer && isZero(fields[name], at.Type) {
 			delete(fields, name)
+			within = []string{prefix + name}
 		}
+		dropped = append(dropped, within...)
 	}
+	return dropped
 }
 
 // fieldNamed returns the field of a struct with a name in JSON.

@@ -110,7 +110,9 @@ func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(
 		section = map[string]any{}
 	}
 	maps.DeleteFunc(section, func(_ string, value any) bool { return value == nil })
-	kubelet.DropZeroValues(section)
+	if dropped := kubelet.DropZeroValues(section); len(dropped) > 0 {
+		remark("note: KubeletConfig %q: zero values in spec.kubeletConfig are left out, as OpenShift does: %s", k.Name, strings.Join(dropped, ", "))
+	}
 	for _, name := range refusedFields {
 		if value, has := section[name]; has && !input.IsEmpty(value) {
 			leaveOut("spec.kubeletConfig."+name, "OpenShift refuses it: if the cluster needs it, set it in spec.kubelet.configuration")

@@ -67,14 +67,17 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		Expect(good.Code).To(BeZero(), good.ErrOut)
 	})
 
-	It("drops the zero values that a tool wrote, as OpenShift does, and keeps decisions", func() {
-		out := clitest.ExpectSuccess(converting(worker, infra, newKubeletConfig("performance-a", "role: infra", `kubeletConfig: {
+	It("names the zero values that it leaves out, as OpenShift does, and keeps decisions", func() {
+		r := converting(worker, infra, newKubeletConfig("performance-a", "role: infra", `kubeletConfig: {
 			apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, cpuManagerPolicy: static, reservedSystemCPUs: 0-1,
 			containerRuntimeEndpoint: "", streamingConnectionIdleTimeout: 0s, syncFrequency: 0s, maxPods: 0, evictionHard: {},
 			authentication: {anonymous: {}, webhook: {cacheTTL: 0s}, x509: {}}, authorization: {webhook: {cacheAuthorizedTTL: 0s}},
 			logging: {flushFrequency: 0, verbosity: 0, options: {text: {infoBufferSize: "0"}, json: {infoBufferSize: "0"}}}, memorySwap: {},
-			serializeImagePulls: false, eventRecordQPS: 0}`)))
-		Expect(out).To(ContainSubstring("  kubelet:\n    configuration:\n      apiVersion: kubelet.config.k8s.io/v1beta1\n      cpuManagerPolicy: static\n      eventRecordQPS: 0\n" +
+			serializeImagePulls: false, eventRecordQPS: 0, podsPerCore: 0}`))
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(r.ErrOut).To(Equal(`note: KubeletConfig "performance-a": zero values in spec.kubeletConfig are left out, as OpenShift does: authentication, authorization, ` +
+			"containerRuntimeEndpoint, evictionHard, logging, maxPods, memorySwap, podsPerCore, streamingConnectionIdleTimeout, syncFrequency\n"))
+		Expect(r.Out).To(ContainSubstring("  kubelet:\n    configuration:\n      apiVersion: kubelet.config.k8s.io/v1beta1\n      cpuManagerPolicy: static\n      eventRecordQPS: 0\n" +
 			"      kind: KubeletConfiguration\n      reservedSystemCPUs: 0-1\n      serializeImagePulls: false\n  machineConfigSelector"))
 	})
 
@@ -168,7 +171,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		const inherits = `warning: MachineConfigPool "infra": it inherits `
 		r := converting(worker, infra, w, newKubeletConfig("i", "role: infra", "kubeletConfig: {maxPods: 0}"))
 		Expect(r.Code).To(BeZero(), r.ErrOut)
-		Expect(r.ErrOut).To(Equal(inherits + "maxPods, autoSizingReserved from worker: in OpenShift its own KubeletConfig replaces worker's. " +
+		Expect(r.ErrOut).To(HavePrefix(inherits + "maxPods, autoSizingReserved from worker: in OpenShift its own KubeletConfig replaces worker's. " +
 			"Set these fields in its spec.kubelet.configuration. Set its spec.kubelet.autoSizingReserved to false\n"))
 
 		r = converting(worker, infra, w, newKubeletConfig("i", "role: infra", "autoSizingReserved: false, kubeletConfig: {maxPods: 5}"))
