@@ -175,7 +175,7 @@ func newEntry(fields map[string]any, isHidden bool, except ...string) *entry {
 		raw, err := json.Marshal(fields[name])
 		utilruntime.Must(err)
 		value, shown := string(raw), string(raw)
-		if slices.Contains(except, name) || slices.Contains([]string{"null", "{}", "[]", `{"verification":{}}`}, value) {
+		if slices.Contains(except, name) || slices.Contains([]string{"null", "{}", "[]", `{"verification":{}}`, `{"tls":{}}`}, value) {
 			continue
 		}
 		switch {

@@ -141,10 +141,19 @@ $`))
 		Expect(r.Out).To(MatchRegexp(`(?s)^MachineConfigPool edge/infra .*-  worker\n.*\+  hello\n.*\n\nMachineConfigPool edge/worker .*\+  hello\n`))
 	})
 
+	It("names each entry that replaces another MachineConfig's by this change", func() {
+		const line = "  ! file /etc/motd of MachineConfig 60-motd replaces that of 50-motd\n"
+		second := clitest.Config("60-motd", "infra", clitest.Motd("infra"))
+		Expect(runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", second)).Out).To(ContainSubstring(line))
+		changed := clitest.WriteFile("new.yaml", clitest.Config("60-motd", "infra", clitest.Motd("other")))
+		Expect(runDiff(clitest.NewFakeConnection(append(live, second)), "-f", changed).Out).To(And(ContainSubstring("other"), Not(ContainSubstring("replaces"))))
+	})
+
 	It("compares a new pool with worker, which its Nodes are in now", func() {
 		r := runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Pool("infra-1", "gpu"), clitest.Config("52-gpu", "gpu", `{extensions: [gpu-driver]}`)))
 		Expect(r.Code).To(Equal(1))
 		Expect(r.Out).To(MatchRegexp(`(?s)config:   new, compared with rendered-worker-\w+ ->\s+rendered-gpu-.*  \+ extensions\n.*\+gpu-driver\n`))
+		Expect(r.Out).To(MatchRegexp(`reboot:   yes: extensions \(on hosts that move here from\s+worker\)`))
 		Expect(r.Out).NotTo(ContainSubstring("motd"))
 		Expect(runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Pool("infra-1", "gpu"))).Out).To(And(
 			ContainSubstring("reboot:   no: nothing changes on the host"), ContainSubstring("no change: only the notation or the name differs")))
@@ -154,6 +163,7 @@ $`))
 		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "infra-1"}}
 		r := runDiff(clitest.NewFakeConnection(nil, cluster), "-f", clitest.WriteFile("new.yaml", live...))
 		Expect(r.Out).To(MatchRegexp(`(?s)config:   new, compared with nothing -> rendered-worker-.*\+ file /etc/motd\n`))
+		Expect(r.Out).To(And(ContainSubstring("  reboot:   no: the pool has no hosts\n"), Not(ContainSubstring("reboot:   yes")), Not(ContainSubstring("ignition"))))
 		Expect(r.ErrOut).To(BeEmpty())
 	})
 

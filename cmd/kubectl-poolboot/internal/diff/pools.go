@@ -40,6 +40,8 @@ type difference struct {
 	// now.
 	isNew   bool
 	changes []change
+	// replaced says which entries of a MachineConfig replace those of another one, and did not before.
+	replaced []string
 	// plan is how a running host changes.
 	plan update.Plan
 	// declared are the changes of the pool's spec.
@@ -276,9 +278,23 @@ func compareCluster(before, after objects, hosts []bootstrapv1.PoolbootConfig) (
 		if err != nil {
 			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
 		}
-		differences = append(differences, difference{pool: p, before: from.Name, after: to.Name, isNew: isNew, changes: changes, plan: plan, declared: declared, to: to.Spec})
+		differences = append(differences, difference{pool: p, before: from.Name, after: to.Name, isNew: isNew, changes: changes,
+			replaced: listReplaced(from.Origins, to.Origins), plan: plan, declared: declared, to: to.Spec})
 	}
 	return differences, notes, nil
+}
+
+// listReplaced returns a line for each entry of a MachineConfig that replaces another one's only after a change.
+func listReplaced(before, after []pool.Origin) (lines []string) {
+	for _, o := range after {
+		wasReplaced := slices.ContainsFunc(before, func(was pool.Origin) bool {
+			return was.Kind == o.Kind && was.Name == o.Name && was.MachineConfig == o.MachineConfig && slices.Equal(was.Overrides, o.Overrides)
+		})
+		if len(o.Overrides) > 0 && o.MachineConfig != "" && !wasReplaced {
+			lines = append(lines, fmt.Sprintf("%s %s of MachineConfig %s replaces that of %s", o.Kind, o.Name, o.MachineConfig, strings.Join(o.Overrides, ", ")))
+		}
+	}
+	return lines
 }
 
 // unknownEffect is the effect on a host whose rendered config does not exist any more, or can't be compared.

@@ -13,6 +13,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
 
@@ -32,6 +33,12 @@ func (d difference) print(to io.Writer) error {
 	out.WriteString(cli.Paragraph("  config:   ", config))
 	if d.pool.Spec.IsPaused() {
 		out.WriteString("  paused:   yes: the config is rendered, and handed out after the pause\n")
+	}
+	switch {
+	case d.isNew && d.before == "":
+		rebootReason = "no: the pool has no hosts"
+	case d.isNew && d.plan.Effect() == update.EffectReboot:
+		rebootReason += " (on hosts that move here from worker)"
 	}
 	out.WriteString(cli.Paragraph("  reboot:   ", rebootReason))
 	for _, obstacle := range d.plan.Obstacles {
@@ -58,6 +65,9 @@ func (d difference) print(to io.Writer) error {
 	}
 	if own > 0 {
 		fmt.Fprintf(out, "  ~ Poolboot's own files: %d\n", own)
+	}
+	for _, line := range d.replaced {
+		out.WriteString(cli.Paragraph("  ! ", line))
 	}
 	for _, c := range d.declared {
 		out.WriteString(cli.Paragraph("  ", c.String()))
