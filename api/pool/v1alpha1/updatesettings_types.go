@@ -4,7 +4,6 @@ import "cmp"
 
 // UpdateSettings is when and how the running hosts of a pool change to another configuration.
 //
-// +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="(has(self.minReadySeconds) ? self.minReadySeconds : 10) < (has(self.readyDeadlineSeconds) ? self.readyDeadlineSeconds : 1200)",message="it must be longer than minReadySeconds: set a later deadline, or fewer minReadySeconds",fieldPath=".readyDeadlineSeconds"
 type UpdateSettings struct {
 	// disruptionPolicy maps changes of the rendered config to what a running host does after them: nothing, reload or

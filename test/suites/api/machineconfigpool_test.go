@@ -46,6 +46,7 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry(nil, `updates: {maintenanceWindow: {schedule: "0 22 * * 6", durationMinutes: 240, timeZone: Europe/Berlin}}`),
 		Entry(nil, `updates: {gates: [{name: storage, objectRef: {apiVersion: ceph.rook.io/v1, kind: CephCluster, namespace: rook-ceph, name: main}, expression: "object.status.ceph.health == 'HEALTH_OK'"},
 			{name: node, objectRef: {apiVersion: v1, kind: Node, name: a.example.com}, expression: "true"}]}`),
+		Entry("none, as after kubectl patch that removes the last one", `updates: {}`),
 		Entry(nil, `maxUnavailable: "10%"`),
 		Entry("no host, which is one", `maxUnavailable: "0%"`),
 		Entry(nil, `maxUnavailable: "100%"`),
