@@ -81,7 +81,7 @@ demo-shell: ## Open a shell on a host of the demo that KEEP=1 or FLOWS=1 has lef
 		if [ "$$(nsenter --uts --target $$pid hostname)" = "$(HOST)" ]; then \
 			nsenter --all --target $$pid env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM="$$TERM" /bin/bash; exit $$?; \
 		fi; \
-	done; echo "No host of a demo has the name HOST=$(HOST). What to do: run make demo KEEP=1, and set HOST to one of its BareMetalHosts." >&2; exit 1
+	done; echo "No running host of a demo has the name HOST=$(HOST). What to do: if it is off, set spec.online of its BareMetalHost. Otherwise, run make demo KEEP=1, and set HOST to one of its BareMetalHosts." >&2; exit 1
 
 # These packages start no goroutine (hack/architecture tests it), and their tests take several times as long with the race detector.
 SEQUENTIAL := bootstrap/agent bootstrap/agent/accounts bootstrap/agent/hostfiles bootstrap/agent/kernelarguments bootstrap/agent/osimage bootstrap/agent/systemd bootstrap/ignition bootstrap/join bootstrap/nodelabels bootstrap/pool bootstrap/rollout bootstrap/update
