@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"html/template"
 	texttemplate "text/template"
+	"unicode"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
@@ -32,5 +33,10 @@ func render(p *page, watch bool) ([]byte, error) {
 	p.Watch = watch
 	var out bytes.Buffer
 	err := pageTemplate.Execute(&out, p)
-	return out.Bytes(), err
+	return bytes.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' { // HTML has no use for it, and a page can be printed on a terminal
+			return unicode.ReplacementChar
+		}
+		return r
+	}, out.Bytes()), err
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -100,6 +101,17 @@ var _ = Describe("report", func() {
 		Expect(strings.Count(page, "&lt;script&gt;")).To(BeNumerically(">", 5))
 		Expect(elements(page)).To(SatisfyAll(HaveKey("svg"), Not(HaveKey("script")), Not(HaveKey("img")), Not(HaveKey("onerror"))))
 		Expect(rowsOf(page, "failed")).To(ContainElement(ContainSubstring(evil)))
+	})
+
+	It("has no characters that control a terminal on which it is printed", func() {
+		config, node := newHost("infra", 3, time.Now())
+		config.Status.Conditions[1].Message = "\x1b]0;owned\a\u009b2J\r"
+		node.Labels[rackLabel] = "rack\x1b[2J" // of a server that a tenant runs
+		to := &clitest.FakeConnection{WithWatch: clitest.NewFakeClientBuilder(newPool("infra"), config).Build(), Own: clitest.NewFakeClientBuilder(node).Build()}
+		page := report(to)
+		Expect(page).To(ContainSubstring("owned"))
+		Expect(page).NotTo(ContainSubstring("\x1b"))
+		Expect(strings.ContainsFunc(page, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' })).To(BeFalse())
 	})
 
 	It("says what can't be read, and shows the rest", func() {
