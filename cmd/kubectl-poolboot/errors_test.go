@@ -3,8 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
 
@@ -13,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
@@ -111,6 +116,30 @@ var _ = Describe("An error ends with what to do, and has its exit code,", func()
 		}),
 		Entry("missing rights", `(MachineConfig|PoolbootConfig|Machine|BareMetalHost|Enrollment|CustomResourceDefinition|Namespace).*User "eve" cannot.*: ask`, func() []string {
 			return []string{"--kubeconfig", apiServer(status(http.StatusForbidden, metav1.StatusReasonForbidden, forbidden), all...)}
+		}),
+		Entry("a policy", `denied the request: frozen: correct what is refused`, func() []string {
+			return []string{"--kubeconfig", apiServer(status(http.StatusForbidden, metav1.StatusReasonForbidden, `admission webhook "p" denied the request: frozen`), all...)}
+		}),
+		Entry("a quota", `exceeded quota: few: correct what is refused`, func() []string {
+			return []string{"--kubeconfig", apiServer(status(http.StatusForbidden, metav1.StatusReasonForbidden, "things is forbidden: exceeded quota: few"), all...)}
+		}),
+		Entry("a program for credentials that is missing", `(?s)getting credentials: .*: correct users.user.exec`, func() []string {
+			kubeconfig, err := os.ReadFile(clitest.WriteKubeconfig("https://127.0.0.1:1"))
+			Expect(err).NotTo(HaveOccurred())
+			config, err := clientcmd.Load(kubeconfig)
+			Expect(err).NotTo(HaveOccurred())
+			config.Contexts["a"].AuthInfo = "a"
+			config.AuthInfos["a"] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{APIVersion: "client.authentication.k8s.io/v1", Command: "nowhere", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}}
+			kubeconfig, err = clientcmd.Write(*config)
+			Expect(err).NotTo(HaveOccurred())
+			return []string{"--kubeconfig", clitest.WriteFile("config", string(kubeconfig))}
+		}),
+		Entry("an API server with a certificate of another CA", `x509: .*: correct certificate-authority-data`, func() []string {
+			server := httptest.NewUnstartedServer(http.NotFoundHandler())
+			server.Config.ErrorLog = log.New(io.Discard, "", 0)
+			server.StartTLS()
+			DeferCleanup(server.Close)
+			return []string{"--kubeconfig", clitest.WriteKubeconfig(server.URL)}
 		}),
 		Entry("expired credentials", `Unauthorized: log in`, func() []string {
 			return []string{"--kubeconfig", apiServer(status(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized"), all...)}

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -78,14 +79,20 @@ func Execute(root *cobra.Command, errOut io.Writer, args []string) int {
 
 // remedyOf returns what to do about an error of an API server or a file, or "" for every other error.
 func remedyOf(err error) string {
-	request := (*url.Error)(nil)
-	switch {
+	request, certificate := (*url.Error)(nil), (*tls.CertificateVerificationError)(nil)
+	switch text := err.Error(); {
+	case apierrors.IsForbidden(err) && (strings.Contains(text, "admission webhook ") || !strings.Contains(text, " cannot ")): // also a quota
+		return ": correct what is refused, or ask those who set this rule"
 	case apierrors.IsForbidden(err):
 		return ": ask for this right, or set --context to a user who has it"
 	case apierrors.IsUnauthorized(err):
 		return ": log in again, or set --context to a user who is logged in"
 	case meta.IsNoMatchError(err):
 		return ": install what defines this kind, or set --kubeconfig or --context to the management cluster"
+	case errors.As(err, &request) && strings.Contains(text, "getting credentials: "):
+		return ": correct users.user.exec in the kubeconfig, and install its program"
+	case errors.As(err, &certificate):
+		return ": correct certificate-authority-data and server in the kubeconfig, or set --context"
 	case errors.As(err, &request):
 		return ": check that the API server runs and is reachable from here, and --kubeconfig and --context"
 	case errors.Is(err, fs.ErrNotExist):
