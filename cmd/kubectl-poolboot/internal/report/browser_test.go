@@ -103,8 +103,11 @@ var _ = Describe("The page in a browser", Ordered, func() {
 	It("is refreshed with --watch, keeps the focus and what is open, and says when it is not up to date", func(ctx SpecContext) {
 		to := newFleet(9, "infra")
 		o := &options{watch: true}
-		isDown := atomic.Bool{}
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		isDown, hangs := atomic.Bool{}, atomic.Bool{}
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if hangs.Load() {
+				<-r.Context().Done()
+			}
 			cluster, err := to.Open()
 			Expect(err).NotTo(HaveOccurred())
 			page, err := o.render(ctx, cluster)
@@ -116,9 +119,12 @@ var _ = Describe("The page in a browser", Ordered, func() {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			_, _ = w.Write(page)
 		}))
-		DeferCleanup(server.Close)
+		DeferCleanup(func() {
+			server.CloseClientConnections()
+			server.Close()
+		})
 		Expect(chromedp.Do(browser, chromedp.Navigate(server.URL))).To(Succeed())
-		evaluate[int](browser, strings.Replace(string(watchScript), "10000", "100", 1))
+		evaluate[int](browser, strings.NewReplacer("10000", "100", "30000", "2000").Replace(string(watchScript)))
 		evaluate[bool](browser, `document.querySelector("#pools summary").focus(), document.querySelector("#hosts details").open = false`)
 		config := clitest.PoolbootConfig("infra", "infra-0003", "")
 		Expect(to.Delete(ctx, config)).To(Succeed())
@@ -128,6 +134,11 @@ var _ = Describe("The page in a browser", Ordered, func() {
 		isDown.Store(true)
 		Eventually(func() string { return evaluate[string](browser, `document.querySelector("#time").textContent`) }).Should(
 			ContainSubstring("This page is not up to date: list MachineConfigPools: connection refused"))
+		isDown.Store(false)
+		Eventually(func() string { return evaluate[string](browser, `document.querySelector("#time").textContent`) }, "10s").ShouldNot(ContainSubstring("not up to date"))
+		hangs.Store(true)
+		Eventually(func() string { return evaluate[string](browser, `document.querySelector("#time").textContent`) }, "10s").Should(
+			Equal("This page is not up to date: no answer in 30 seconds"))
 	})
 
 	It("is the picture in the documentation, which make picture takes", func() {

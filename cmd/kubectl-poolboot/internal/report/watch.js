@@ -3,7 +3,7 @@ const keyOf = (element) => element.tagName + (element.getAttribute("href") ?? el
 setInterval(async () => {
   const time = document.getElementById("time")
   try {
-    const response = await fetch("/")
+    const response = await fetch("/", { signal: AbortSignal.timeout(30000) })
     const text = await response.text()
     if (!response.ok) throw new Error(text)
     const next = new DOMParser().parseFromString(text, "text/html").querySelector("body")
@@ -14,6 +14,6 @@ setInterval(async () => {
     const same = [...document.querySelectorAll("a, summary")].find((element) => keyOf(element) === focused)
     same?.focus({ preventScroll: true })
   } catch (error) {
-    time.textContent = "This page is not up to date: " + error.message
+    time.textContent = "This page is not up to date: " + (error.name === "TimeoutError" ? "no answer in 30 seconds" : error.message)
   }
 }, 10000)
