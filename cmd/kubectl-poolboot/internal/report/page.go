@@ -109,11 +109,12 @@ func newPage(f *fleet, now time.Time) *page {
 		}
 	}
 	for key, inNone := range hosts {
-		p.Pools = append(p.Pools, pool{PoolStatus: rollout.PoolStatus{Namespace: key[0]}, ID: "none-" + key[0], hosts: inNone})
+		p.Pools = append(p.Pools, pool{PoolStatus: rollout.PoolStatus{Namespace: key[0]}, hosts: inNone})
 	}
 	slices.SortStableFunc(p.Pools, func(a, b pool) int { return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pool, b.Pool)) })
 	for i := range p.Pools {
 		of := &p.Pools[i]
+		of.ID = cmp.Or(of.ID, fmt.Sprintf("none-%d", i))
 		of.addDomains()
 		for _, h := range of.hosts {
 			if h.Kind == failed {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -112,6 +113,18 @@ var _ = Describe("report", func() {
 		Expect(page).To(ContainSubstring("owned"))
 		Expect(page).NotTo(ContainSubstring("\x1b"))
 		Expect(strings.ContainsFunc(page, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' })).To(BeFalse())
+	})
+
+	It("gives every element an id of its own, whatever the names of namespaces", func() {
+		a, _ := newHost("infra", 8, time.Now())
+		b, _ := newHost("worker", 8, time.Now())
+		a.Namespace, b.Namespace = "a", "a-0"
+		page := report(&clitest.FakeConnection{WithWatch: clitest.NewFakeClientBuilder(a, b).Build(), Own: clitest.NewFakeClientBuilder().Build()}, "-A")
+		ids := map[string]int{}
+		for _, id := range regexp.MustCompile(` id="[^"]*"`).FindAllString(page, -1) {
+			ids[id]++
+		}
+		Expect(ids).To(HaveEach(1))
 	})
 
 	It("says what can't be read, and shows the rest", func() {
