@@ -184,7 +184,7 @@ func (f *fleet) hosts(statuses []rollout.PoolStatus, now time.Time) map[[2]strin
 			}
 		}
 		h.Since = ago(h.since, now)
-		h.Config, h.Desired, h.Message = cli.ShortenNames(h.Config), cli.ShortenNames(h.Desired), cli.ShortenNames(h.Message)
+		h.Config, h.Desired, h.Message = cli.ShortenNames(h.Config), cli.ShortenNames(h.Desired), shorten(h.Message)
 		f.addNode(h, labels[[2]string{b.Namespace, h.Pool}])
 		place := [2]string{b.Namespace, h.Pool}
 		hosts[place] = append(hosts[place], h)

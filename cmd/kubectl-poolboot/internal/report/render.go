@@ -7,6 +7,7 @@ import (
 	texttemplate "text/template"
 	"unicode"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
 
@@ -17,7 +18,13 @@ var (
 	pageCSS string
 )
 
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"short": cli.ShortenNames, "css": style}).Parse(pageHTML))
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"short": shorten, "css": style}).Parse(pageHTML))
+
+// maxText is the largest number of bytes of a text that others write, so that some hosts cannot fill the page.
+const maxText = 600
+
+// shorten shortens the names of rendered configs in a text, and the text.
+func shorten(text string) string { return excerpt.Line(cli.ShortenNames(text), maxText) }
 
 // style returns the style sheet, with the colors of the charts.
 func style() (template.CSS, error) {

@@ -142,6 +142,14 @@ var _ = Describe("report", func() {
 		Expect(rowsOf(page, "hosts")).To(ContainElement("no failure domain : 5 updated, 1 being updated, 1 waiting for an update, 1 booting, 1 needs you to act"))
 	})
 
+	It("shows the beginning of a message that is too long", func() {
+		host, _ := newHost("infra", 0, time.Now())
+		host.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.NodeMissingReason, Message: "its Node " + strings.Repeat("x", 30000)}}
+		page := report(&clitest.FakeConnection{WithWatch: clitest.NewFakeClientBuilder(newPool("infra"), host).Build(), Own: clitest.NewFakeClientBuilder().Build()})
+		Expect(page).To(ContainSubstring("its Node xxx"))
+		Expect(page).NotTo(ContainSubstring(strings.Repeat("x", 601)))
+	})
+
 	It("shows pools without hosts, hosts without a Node and hosts without a pool", func() {
 		lost, _ := newHost("infra", 0, time.Now())
 		lost.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.NodeMissingReason, Message: "its Node does not exist"}}
