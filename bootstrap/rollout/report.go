@@ -92,11 +92,11 @@ func (r Report) silenceOf(node *corev1.Node) string {
 	case boot == "" || is == "" || boot == is || !util.IsNodeReady(node):
 		return ""
 	case boot == agentv1.AgentStopped:
-		return "it has stopped"
+		return "its agent does not run: it has stopped"
 	case r.State == agentv1.Verifying, r.IsKubeletFailing():
 		return ""
 	}
-	return "it has not started since the host booted"
+	return "its agent does not run: it has not started since the host booted"
 }
 
 // whyNotUnderstood returns why the report of the agent of a Node is not understood, or "".

@@ -50,11 +50,11 @@ var _ = DescribeTable("An agent", func(agentBoot, kubeletBoot string, state agen
 	Expect(rollout.ReportOf(node).Silence).To(Equal(silence))
 },
 	Entry("runs if the kubelet runs in the same boot", "2", "2", agentv1.Done, "", ""),
-	Entry("that reported before the kubelet runs in a later boot has not started", "1", "2", agentv1.Done, "", "it has not started since the host booted"),
-	Entry("that reported a reboot before the kubelet runs in a later boot has not started", "1", "2", agentv1.Rebooting, "", "it has not started since the host booted"),
+	Entry("that reported before the kubelet runs in a later boot has not started", "1", "2", agentv1.Done, "", "its agent does not run: it has not started since the host booted"),
+	Entry("that reported a reboot before the kubelet runs in a later boot has not started", "1", "2", agentv1.Rebooting, "", "its agent does not run: it has not started since the host booted"),
 	Entry("runs while it verifies a boot in which the kubelet has not reported", "2", "1", agentv1.Verifying, "", ""),
 	Entry("runs if it reports that the kubelet of another boot fails", "2", "1", agentv1.Done, "kubelet.service: it failed", ""),
-	Entry("that was stopped while it verified an update has stopped", agentv1.AgentStopped, "1", agentv1.Verifying, "", "it has stopped"),
+	Entry("that was stopped while it verified an update has stopped", agentv1.AgentStopped, "1", agentv1.Verifying, "", "its agent does not run: it has stopped"),
 )
 
 var _ = Describe("What a Node claims", func() {

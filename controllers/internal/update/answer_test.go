@@ -92,6 +92,7 @@ var _ = Describe("A host whose agent does not run while its kubelet does", func(
 		w.render(ctx, "rendered-worker-2")
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(Equal([]int{1}))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateWaitingReason), HaveField("Message", HaveSuffix("and its agent does not run: it has stopped"))))
 		w.complete(ctx, 1)
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(BeEmpty())

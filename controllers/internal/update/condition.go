@@ -49,7 +49,7 @@ func (h *host) updated(o outcome) *metav1.Condition {
 // updatedByAgent returns the condition Updated of a host by the state that its agent reports, or nil if it should stay
 // as it is.
 func (h *host) updatedByAgent(o outcome) *metav1.Condition {
-	runs, hold := h.Config.Status.Update.Desired.Name, cmp.Or(h.WhyMachineFirst(), h.WhyCordoned(), o.in.hold.Why)
+	runs, hold := h.Config.Status.Update.Desired.Name, cmp.Or(h.WhyMachineFirst(), h.WhyCordoned(), h.Report.Silence, o.in.hold.Why)
 	unknown := func(reason, format string, args ...any) *metav1.Condition {
 		return newUpdated(metav1.ConditionUnknown, reason, format, args...)
 	}
@@ -68,7 +68,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s runs no agent, and keeps the configuration with which it booted: to update it, %s",
 			h.Node.Name, outlook.HowToRenew(h.Config))
 	case isLate && h.Report.Silence != "":
-		return isNot(bootstrapv1.AgentNotAnsweringReason, "Node %s is Ready, and its agent does not run: %s. On the host, see systemctl status poolboot-agent.service",
+		return isNot(bootstrapv1.AgentNotAnsweringReason, "Node %s is Ready, and %s. On the host, see systemctl status poolboot-agent.service",
 			h.Node.Name, h.Report.Silence)
 	case h.IsLeaving() && h.Progress() == rollout.Done && h.Report.State != agentv1.Degraded && h.Report.Drift == "" && h.Desired() != "":
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and follows no pool until its labels name exactly one: see the condition %s",

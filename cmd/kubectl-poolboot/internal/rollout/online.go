@@ -119,8 +119,8 @@ func memberOf(p *poolv1.MachineConfigPool, h *rollout.Host) member {
 		m.note = "the record of its Node is lost: see the condition " + bootstrapv1.NodeInPoolCondition + " of the PoolbootConfig"
 	case !h.HasAgent():
 		m.note = "it runs no agent"
-	case m.note == "" && h.Report.Silence != "":
-		m.note = "its agent does not run: " + h.Report.Silence
+	case m.note == "" && h.Report.Silence != "" && m.Desired != m.Target: // of a host that needs no update, the record says it
+		m.note = h.Report.Silence
 	case h.Desired() == "":
 		m.note = "it was not told yet what it runs"
 	}

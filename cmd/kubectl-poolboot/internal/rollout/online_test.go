@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -139,6 +140,29 @@ infra   b      it is in the failure domain rack=r2, and others are unavailable o
 		}
 		Expect(plan(paused)).To(ContainElement(And(HavePrefix("infra a "), ContainSubstring("the pool is paused"))))
 		Expect(plan(slot)).To(ContainElement(And(HavePrefix("infra b "), ContainSubstring("these hold the places: a (it is about to be told what to run)"))))
+	})
+
+	It("reports an agent that does not run when status does: of a host that needs no update, systemd has some time to start it again", func(ctx SpecContext) {
+		s := newSite(nil, done("a"), waits("b"))
+		for _, name := range []string{"a", "b"} {
+			node := &corev1.Node{}
+			Expect(s.nodes.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+			node.Annotations[agentv1.BootAnnotation] = agentv1.AgentStopped
+			Expect(s.nodes.Update(ctx, node)).To(Succeed())
+			node.Status.NodeInfo.BootID = "boot-1"
+			Expect(s.nodes.Status().Update(ctx, node)).To(Succeed())
+		}
+		notNext := func() []string {
+			_, table, _ := strings.Cut(clitest.ExpectSuccess(s.run("plan", "infra")), "WHY IT IS NOT NEXT\n")
+			return clitest.Rows(table)
+		}
+		Expect(s.run("status", "infra").Out).NotTo(ContainSubstring("AgentNotAnswering"))
+		Expect(notNext()).To(ConsistOf("infra b Waiting: Node b waits for other hosts"))
+		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) {
+			setUpdated(c, metav1.ConditionFalse, bootstrapv1.AgentNotAnsweringReason, "its agent does not run")
+		})
+		Expect(s.run("status", "infra").Out).To(ContainSubstring("AgentNotAnswering"))
+		Expect(notNext()).To(ContainElement("infra a AgentNotAnswering: its agent does not run"))
 	})
 
 	It("counts a host with the config of its pool that the manager has wait for something else, as another agent", func() {
