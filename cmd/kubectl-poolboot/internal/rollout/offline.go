@@ -167,7 +167,7 @@ type member struct {
 // decide returns the plan for the hosts of a pool, in their order.
 func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
 	hold := holdOf(of)
-	p := plan{MaxUnavailable: limit, Unavailable: []string{}, Next: []string{}, notes: map[string]string{}}
+	p := plan{MaxUnavailable: limit, Unavailable: []string{}, Next: []string{}, Hosts: []notNext{}}
 	hosts := make([]rollout.Candidate, len(members))
 	for i, m := range members {
 		hosts[i] = m.Candidate
@@ -188,15 +188,22 @@ func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
 	}
 	for _, m := range members {
 		if note := m.whyNot(p, cmp.Or(hold, otherDomains(members, p, m, of.Spec.Updates.FailureDomainLabel)), full); note != "" {
-			p.notes[m.Name] = note
+			p.Hosts = append(p.Hosts, notNext{m.Name, note})
 		}
 	}
+	slices.SortFunc(p.Hosts, func(a, b notNext) int { return cmp.Compare(a.Node, b.Node) })
 	switch {
 	case len(p.Next) > 0:
 	case !of.Status.Configuration.IsDefined():
 		p.Reason = fmt.Sprintf("MachineConfigPool %q has no status.configuration.name, the rendered config that its hosts should run", of.Name)
 	case !slices.ContainsFunc(members, func(m member) bool { return m.isWaiting() }):
-		p.Reason = cmp.Or(waitsInPause(of), fmt.Sprintf("none waits for an update to %s", of.Status.Configuration.Name))
+		none := "none"
+		if slices.ContainsFunc(members, func(m member) bool {
+			return m.Desired != m.Target || m.Progress == rollout.InUpdate || m.Progress == rollout.Unknown
+		}) {
+			none = "no other host"
+		}
+		p.Reason = cmp.Or(waitsInPause(of), none+" waits for an update to "+of.Status.Configuration.Name)
 	default:
 		p.Reason = cmp.Or(hold, full, "those that wait are in other failure domains than the unavailable ones")
 	}

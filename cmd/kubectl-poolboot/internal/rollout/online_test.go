@@ -31,7 +31,8 @@ POOL    HOST   WHY IT IS NOT NEXT
 infra   b      Applying: Node b is being changed
 infra   d      others are first, by zone and age
 `))
-		Expect(clitest.ExpectSuccess(s.run("plan", "infra", "-o", "json"))).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":["b"],"capacity":1,"next":["c"]}}`))
+		Expect(clitest.ExpectSuccess(s.run("plan", "infra", "-o", "json"))).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":["b"],"capacity":1,"next":["c"],"hosts":[
+			{"node":"b","message":"Applying: Node b is being changed"},{"node":"d","message":"others are first, by zone and age"}]}}`))
 	})
 
 	It("names what Cluster API does to a Machine, and has a host last whose Machine is about to be replaced", func(ctx SpecContext) {
@@ -115,7 +116,7 @@ infra   b      it is in the failure domain rack=r2, and others are unavailable o
 			p.Status.Conditions = []metav1.Condition{{Type: poolv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: poolv1.RolloutPausedReason, Message: "rendered-infra-2 waits"}}
 		}, done("a"), "rendered-infra-2 waits"),
 		Entry("because the pool is paused", paused, waits("a"), "the pool is paused"),
-		Entry("because others hold all places", nil, applies("a"), "none waits for an update to rendered-infra-1"),
+		Entry("because others hold all places", nil, applies("a"), "no other host waits for an update to rendered-infra-1"),
 	)
 
 	It("prints no next host of a paused pool", func() {
@@ -140,6 +141,9 @@ infra   b      it is in the failure domain rack=r2, and others are unavailable o
 		}
 		Expect(plan(paused)).To(ContainElement(And(HavePrefix("infra a "), ContainSubstring("the pool is paused"))))
 		Expect(plan(slot)).To(ContainElement(And(HavePrefix("infra b "), ContainSubstring("these hold the places: a (it is about to be told what to run)"))))
+		alone := newSite(slot, waits("a"))
+		Expect(clitest.ExpectSuccess(alone.run("plan", "infra", "-o", "json"))).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":["a"],"capacity":0,"next":[],
+			"reason":"no other host waits for an update to rendered-infra-1","hosts":[{"node":"a","message":"Waiting: Node a waits for other hosts"}]}}`))
 	})
 
 	It("reports an agent that does not run when status does: of a host that needs no update, systemd has some time to start it again", func(ctx SpecContext) {

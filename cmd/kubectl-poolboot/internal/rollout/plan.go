@@ -41,9 +41,14 @@ type plan struct {
 	Next []string `json:"next"`
 	// Reason is why no host is next, or "".
 	Reason string `json:"reason,omitempty"`
+	// Hosts are those that wait, are in an update, or are left alone, by name.
+	Hosts []notNext `json:"hosts"`
+}
 
-	// notes are why other hosts wait or are left alone, by name.
-	notes map[string]string
+// notNext is a host that is not next, and why.
+type notNext struct {
+	Node    string `json:"node"`
+	Message string `json:"message"`
 }
 
 func newPlan(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
@@ -121,8 +126,8 @@ func printPlans(out io.Writer, plans map[string]plan) error {
 		if p.Reason != "" {
 			reasons.WriteString("\n" + cli.Paragraph("", fmt.Sprintf("No host of the pool %s is next: %s", role, p.Reason)))
 		}
-		for _, name := range slices.Sorted(maps.Keys(p.notes)) {
-			notes = append(notes, []string{role, name, p.notes[name]})
+		for _, h := range p.Hosts {
+			notes = append(notes, []string{role, h.Node, h.Message})
 		}
 	}
 	err := (&cli.Table{Out: out, Header: []string{"POOL", "MAXUNAVAILABLE", "UNAVAILABLE", "CAPACITY", "NEXT"}}).Print(pools...)

@@ -69,14 +69,16 @@ var _ = Describe("plan of files", func() {
     "unavailable": [],
     "capacity": 1,
     "next": [],
-    "reason": "none waits for an update to new"
+    "reason": "none waits for an update to new",
+    "hosts": []
   },
   "worker": {
     "maxUnavailable": 1,
     "unavailable": [],
     "capacity": 1,
     "next": [],
-    "reason": "none waits for an update to new"
+    "reason": "none waits for an update to new",
+    "hosts": []
   }
 }
 `))
@@ -85,11 +87,11 @@ var _ = Describe("plan of files", func() {
 	It("counts a Node in its custom pool, and not in worker", func() {
 		Expect(asJSON([]string{pool, withStatus("worker", "new")},
 			newNode("a", infra, 1, waits), newNode("b", worker, 2, updates))).To(MatchJSON(
-			`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["a"]},"worker":{"maxUnavailable":1,"unavailable":["b"],"capacity":0,"next":[],"reason":"none waits for an update to new"}}`))
+			`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["a"],"hosts":[]},"worker":{"maxUnavailable":1,"unavailable":["b"],"capacity":0,"next":[],"reason":"no other host waits for an update to new","hosts":[{"node":"b","message":"it is in an update: Applying"}]}}`))
 	})
 
 	DescribeTable("reads Nodes in any form", func(document string) {
-		Expect(asJSON([]string{pool}, document)).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["a"]}}`))
+		Expect(asJSON([]string{pool}, document)).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["a"],"hosts":[]}}`))
 	},
 		Entry("a document", newNode("a", infra, 1, waits)),
 		Entry("a list", "apiVersion: v1\nkind: List\nitems:\n- "+strings.ReplaceAll(newNode("a", infra, 1, waits), "\n", "\n  ")),
@@ -104,31 +106,36 @@ var _ = Describe("plan of files", func() {
 
 		It("prints the oldest hosts that run another config", func() {
 			Expect(asJSON(pools, waiting, newNode("b", infra, 1, ours("b", "new", "b", "b", "Done")), newNode("c", infra, 3, ours("a", "old", "a", "a", "Done")),
-				newNode("d", infra, 2, ours("a", "old", "a", "a", "Done")))).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":[],"capacity":2,"next":["d","c"]}}`))
+				newNode("d", infra, 2, ours("a", "old", "a", "a", "Done")))).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":[],"capacity":2,"next":["d","c"],"hosts":[{"node":"a","message":"others are first, by zone and age"}]}}`))
 		})
 
 		It("counts hosts in an update, those that have not answered, those whose update failed and those that are not Ready", func() {
-			for _, node := range []string{newNode("b", infra, 1, ours("b", "new", "a", "b", "Rebooting")), newNode("b", infra, 1, ours("b", "new", "a", "a", "Done")),
-				strings.Replace(waiting, `status: "True"`, `status: "False"`, 1), waiting + "spec: {unschedulable: true}\n"} {
+			const counted = `{"infra":{"maxUnavailable":2,"unavailable":["b"],"capacity":1,"next":["a"],"hosts":[{"node":"b","message":"%s"}]}}`
+			for node, why := range map[string]string{
+				newNode("b", infra, 1, ours("b", "new", "a", "b", "Rebooting")):  "it is in an update: Rebooting",
+				newNode("b", infra, 1, ours("b", "new", "a", "a", "Done")):       "it was told what to run, and has not answered",
+				strings.Replace(waiting, `status: "True"`, `status: "False"`, 1): "its Node is not Ready",
+				waiting + "spec: {unschedulable: true}\n":                        "it is cordoned: kubectl uncordon b",
+			} {
 				node = strings.ReplaceAll(node, "name: a", "name: b")
-				Expect(asJSON(pools, waiting, node)).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":["b"],"capacity":1,"next":["a"]}}`), node)
+				Expect(asJSON(pools, waiting, node)).To(MatchJSON(fmt.Sprintf(counted, why)), node)
 			}
 			failed := newNode("b", infra, 1, ours("b", "new", "a", "b", "Degraded"))
-			Expect(asJSON(pools, waiting, failed)).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":["b"],"capacity":1,"next":["a"]}}`))
-			Expect(asJSON([]string{withStatus("infra", "new")}, waiting, failed)).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":["b"],"capacity":0,"next":[],"reason":"1 of the pool's hosts can be unavailable at a time, and these hold the places: b (its update failed)"}}`))
+			Expect(asJSON(pools, waiting, failed)).To(MatchJSON(fmt.Sprintf(counted, "its update failed: its agent reports no reason")))
+			Expect(asJSON([]string{withStatus("infra", "new")}, waiting, failed)).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":["b"],"capacity":0,"next":[],"reason":"1 of the pool's hosts can be unavailable at a time, and these hold the places: b (its update failed)","hosts":[{"node":"a","message":"1 of the pool's hosts can be unavailable at a time, and these hold the places: b (its update failed)"},{"node":"b","message":"its update failed: its agent reports no reason"}]}}`))
 		})
 
 		It("does not count a host that is told a newer config during its update as one that begins an update", func() {
-			Expect(asJSON(pools, waiting, newNode("b", infra, 1, ours("b", "bad", "a", "b", "Applying")))).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":["b"],"capacity":1,"next":["a"]}}`))
+			Expect(asJSON(pools, waiting, newNode("b", infra, 1, ours("b", "bad", "a", "b", "Applying")))).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":["b"],"capacity":1,"next":["a"],"hosts":[{"node":"b","message":"it is in an update: Applying"}]}}`))
 		})
 
 		It("leaves hosts without an agent alone", func() {
-			Expect(asJSON(pools, waiting, newNode("b", infra, 1))).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":[],"capacity":2,"next":["a"]}}`))
+			Expect(asJSON(pools, waiting, newNode("b", infra, 1))).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":[],"capacity":2,"next":["a"],"hosts":[{"node":"b","message":"it runs no agent"}]}}`))
 		})
 	})
 
 	It("prints no next host of a paused pool", func() {
-		Expect(asJSON([]string{withStatus("infra", "new", "paused: true")}, newNode("a", infra, 1, waits))).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[],"reason":"the pool is paused: run kubectl poolboot rollout resume infra to update its hosts to what it renders"}}`))
+		Expect(asJSON([]string{withStatus("infra", "new", "paused: true")}, newNode("a", infra, 1, waits))).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[],"reason":"the pool is paused: run kubectl poolboot rollout resume infra to update its hosts to what it renders","hosts":[{"node":"a","message":"the pool is paused: run kubectl poolboot rollout resume infra to update its hosts to what it renders"}]}}`))
 	})
 
 	It("prints a table, with the reason why hosts are not next", func() {
@@ -156,7 +163,7 @@ infra   c      it is in an update: Applying
 	It("notes pools that roll out nothing, and Nodes that are in no pool", func() {
 		r := planning([]string{clitest.Pool("edge", "infra")}, []string{newNode("a", infra, 1, waits), newNode("b", nil, 1), newNode("c", []string{"master"}, 1)}, "-o", "json")
 		Expect(r.Code).To(BeZero())
-		Expect(r.Out).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[],"reason":"MachineConfigPool \"infra\" has no status.configuration.name, the rendered config that its hosts should run"}}`))
+		Expect(r.Out).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[],"reason":"MachineConfigPool \"infra\" has no status.configuration.name, the rendered config that its hosts should run","hosts":[]}}`))
 		Expect(r.ErrOut).To(Equal("note: Node \"b\" is in no pool of the files\n"))
 	})
 
@@ -186,7 +193,7 @@ infra   c      it is in an update: Applying
 
 	It("prints the answer and fails with 2 if a Node has the labels of several custom pools", func() {
 		r := planning([]string{withStatus("infra", "new"), withStatus("gpu", "new")}, []string{newNode("a", []string{"infra", "gpu"}, 1), newNode("b", infra, 1, waits)}, "-o", "json")
-		Expect(r.Out).To(MatchJSON(`{"gpu":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[],"reason":"none waits for an update to new"},"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["b"]}}`))
+		Expect(r.Out).To(MatchJSON(`{"gpu":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[],"reason":"none waits for an update to new","hosts":[]},"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["b"],"hosts":[]}}`))
 		Expect(r.ErrOut).To(ContainSubstring(`error: --nodes: Node "a": the labels belong to the pools gpu and infra`))
 		Expect(r.Code).To(Equal(2))
 	})
