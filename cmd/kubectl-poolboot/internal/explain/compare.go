@@ -19,6 +19,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
@@ -103,8 +104,29 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 		b.addTask(err.Error())
 	} else {
 		b.compare(s, registration)
+		b.compareRules(s, registration)
 	}
 	return b
+}
+
+// compareRules adds what to do if the Node lacks labels that the rules of its pool give to new hosts: rules are
+// evaluated only when a host boots, and this one booted into another pool, or before the pool had them.
+func (b *bootReport) compareRules(s *subject, expected *registration.Registration) {
+	of, err := pool.OfRole(s.pools, b.Pool)
+	if err != nil || s.node == nil {
+		return
+	}
+	rules, lacking := nodelabels.OfPool(of), []string(nil)
+	for _, result := range s.evaluate(rules) {
+		_, isExpected := expected.Labels[result.Key]
+		if _, exists := s.node.Labels[result.Key]; result.Outcome == nodelabels.Set && !exists && !isExpected {
+			lacking = append(lacking, result.Key+"="+result.Value)
+		}
+	}
+	if len(lacking) > 0 {
+		b.addTask(fmt.Sprintf("kubectl label node %s %s: %s gives them to hosts that boot in the pool, and this Node does not have them",
+			s.node.Name, strings.Join(lacking, " "), rules.From))
+	}
 }
 
 // compareConfiguration adds the rendered config of the host and the one that its pool hands out, and what to do when a

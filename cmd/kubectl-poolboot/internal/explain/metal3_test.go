@@ -87,6 +87,15 @@ var _ = Describe("explain machine of a host of Metal3", func() {
 		Expect(explained()).To(BeEmpty(), "an installed host needs no Secrets, and what failed before does not matter")
 	})
 
+	It("names in one line the labels that rules of the pool give to new hosts and a Node lacks that was moved there, and how to set them", func() {
+		bmh.Labels = map[string]string{"rack": "r7"}
+		infra += "  node:\n    labelRules:\n" + newRule("example.com/rack", `host.labels["rack"]`, "") + newRule("example.com/host", "host.name", "") +
+			newRule("example.com/row", `host.labels["row"]`, "") + newRule("example.com/site", `"dallas"`, "")
+		node.Labels["example.com/site"] = "set-by-hand"
+		Expect(explained()).To(ConsistOf("kubectl label node infra-x7k2m example.com/rack=r7 example.com/host=rack1-u12: " +
+			"MachineConfigPool edge/infra spec.node.labelRules gives them to hosts that boot in the pool, and this Node does not have them"))
+	})
+
 	It("prints the error of a BareMetalHost in a file", func() {
 		path := clitest.WriteFile("all.yaml", infra, clitest.Pool("infra-1", "worker"), `apiVersion: cluster.x-k8s.io/v1beta2
 kind: Machine

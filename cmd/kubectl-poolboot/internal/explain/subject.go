@@ -199,11 +199,7 @@ func (s *subject) derivedLabels(of *poolv1.MachineConfigPool) ([]registration.De
 		}
 		return labels, nil
 	}
-	if enrolled := s.config.Spec.Enrolled() != nil; s.bmh == nil && !enrolled {
-		return nil, nil // no host is chosen, or it could not be read
-	}
-	boots := nodelabels.Source{Config: s.config, BareMetalHost: s.bmh, Hardware: s.hardware, Machine: s.machine, Cluster: s.clusterObject}
-	results := nodelabels.Evaluate(boots.Facts(), rules...)
+	results := s.evaluate(rules...)
 	if err := nodelabels.Blocking(results); err != nil {
 		return nil, err
 	}
@@ -213,4 +209,13 @@ func (s *subject) derivedLabels(of *poolv1.MachineConfigPool) ([]registration.De
 		}
 	}
 	return labels, nil
+}
+
+// evaluate evaluates label rules for the host. It returns nil if no host is chosen, or it could not be read.
+func (s *subject) evaluate(rules ...nodelabels.Rules) []nodelabels.Result {
+	if s.bmh == nil && s.config.Spec.Enrolled() == nil {
+		return nil
+	}
+	boots := nodelabels.Source{Config: s.config, BareMetalHost: s.bmh, Hardware: s.hardware, Machine: s.machine, Cluster: s.clusterObject}
+	return nodelabels.Evaluate(boots.Facts(), rules...)
 }
