@@ -35,6 +35,13 @@ func MachineName(config *bootstrapv1.PoolbootConfig) string {
 	return ""
 }
 
+// HostName returns how messages name the host of a PoolbootConfig: by its Node or, as long as it has none, by its
+// BareMetalHost, the name with which it enrolled, its Machine, or the PoolbootConfig.
+func HostName(config *bootstrapv1.PoolbootConfig) string {
+	return cmp.Or(config.Status.NodeRef.Name, config.Status.HostRef.Name, config.Spec.Host.BareMetalHostName, config.Spec.Host.NodeName,
+		MachineName(config), config.Name)
+}
+
 // ClusterName returns the name of a PoolbootConfig's Cluster, from the label that Cluster API's contract requires. It
 // is empty while the label is not set.
 func ClusterName(config *bootstrapv1.PoolbootConfig) string {

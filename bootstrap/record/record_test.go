@@ -24,6 +24,24 @@ var _ = Describe("The names that belong to a PoolbootConfig", func() {
 		Expect(record.OverlayOwner(record.OverlayName(config.UID))).To(Equal(config.UID))
 	})
 
+	DescribeTable("of its host in messages is the one that users know", func(change func(*bootstrapv1.PoolbootConfig), name string) {
+		config := config.DeepCopy()
+		config.OwnerReferences = []metav1.OwnerReference{{Kind: "Machine", Name: "infra-m"}}
+		change(config)
+		Expect(record.HostName(config)).To(Equal(name))
+	},
+		Entry("its Node", func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.NodeRef.Name, c.Status.HostRef.Name = "node-7", "rack1-u12"
+		}, "node-7"),
+		Entry("its BareMetalHost before it has a Node", func(c *bootstrapv1.PoolbootConfig) { c.Status.HostRef.Name = "rack1-u12" }, "rack1-u12"),
+		Entry("its BareMetalHost without a Machine before it boots", func(c *bootstrapv1.PoolbootConfig) {
+			c.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "node-7", BareMetalHostName: "rack1-u12"}
+		}, "rack1-u12"),
+		Entry("the name with which it enrolled", func(c *bootstrapv1.PoolbootConfig) { c.Spec.Host.NodeName = "shop-7" }, "shop-7"),
+		Entry("its Machine before it has a host", func(*bootstrapv1.PoolbootConfig) {}, "infra-m"),
+		Entry("the PoolbootConfig without any of these", func(c *bootstrapv1.PoolbootConfig) { c.OwnerReferences = nil }, "infra-x7k"),
+	)
+
 	DescribeTable("are on the Node that was pre-registered for it", func(annotation string, found, its bool) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"poolboot.io/poolbootconfig": annotation}}}
 		_, ok := record.ConfigOfNode(node)

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -48,15 +47,15 @@ func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.Machin
 	if slices.ContainsFunc(others, func(other poolv1.MachineConfigPool) bool { return pool.SameRole(&other, p) }) {
 		return nil, nil
 	}
-	machines, taken, err := w.machineNames(ctx, p, others)
+	hosts, taken, err := w.hostNames(ctx, p, others)
 	if err != nil {
 		return nil, err
 	}
 	const force = "annotate the pool with " + poolv1.ForceDeleteAnnotation + "=true to delete it anyway"
 	var why []string
-	if len(machines) > 0 {
-		why = append(why, fmt.Sprintf("%d Machine(s) and their Nodes are in it or would boot into it, and no other pool takes them: %s; give them the labels of another pool, "+
-			"or delete the Machines (of hosts without one, the PoolbootConfigs)", len(machines), excerpt.Names(maxNames, machines)))
+	if len(hosts) > 0 {
+		why = append(why, fmt.Sprintf("%d host(s) are in it or would boot into it, and no other pool takes them: %s; give them the labels of another pool, "+
+			"or delete their Machines (of hosts without one, the PoolbootConfigs)", len(hosts), excerpt.Names(maxNames, hosts)))
 	}
 	if !pool.IsCustom(p.Spec.PoolRole) && len(others) > 0 {
 		var names []string
@@ -92,16 +91,15 @@ func clusterOf(ctx context.Context, reader client.Reader, p *poolv1.MachineConfi
 // takenWarnings says what happens to the hosts that other pools take. The argument has their names by these pools.
 func takenWarnings(taken map[string][]string) (warnings admission.Warnings) {
 	for _, role := range slices.Sorted(maps.Keys(taken)) {
-		warnings = append(warnings, fmt.Sprintf("%d Machine(s) change to the pool with role %s, under its spec.maxUnavailable: %s",
+		warnings = append(warnings, fmt.Sprintf("%d host(s) change to the pool with role %s, under its spec.maxUnavailable: %s",
 			len(taken[role]), role, excerpt.Names(maxNames, taken[role])))
 	}
 	return warnings
 }
 
-// machineNames returns the names of the Machines whose recorded pool is this pool, and of those without a recorded pool
-// that would boot into it. Those whose running hosts another pool takes are taken, by the role of that pool. The name
-// of the Node follows, if it exists. A host without a Machine has the name of its PoolbootConfig.
-func (w *MachineConfigPool) machineNames(
+// hostNames returns the names of the hosts whose recorded pool is this pool, and of those without a recorded pool that
+// would boot into it. Those that another pool takes are taken, by the role of that pool.
+func (w *MachineConfigPool) hostNames(
 	ctx context.Context, p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool,
 ) (names []string, taken map[string][]string, err error) {
 	configs := &bootstrapv1.PoolbootConfigList{}
@@ -118,10 +116,7 @@ func (w *MachineConfigPool) machineNames(
 		if c.Status.PoolRole != p.Spec.PoolRole && !bootingInto[c.Name] {
 			continue
 		}
-		name := cmp.Or(record.MachineName(c), c.Name)
-		if record.HasNode(c) {
-			name += " (Node " + c.Status.NodeRef.Name + ")"
-		}
+		name := record.HostName(c)
 		if role := c.Status.FallbackPoolRole; isTaken(c, others) {
 			taken[role] = append(taken[role], name)
 			continue

@@ -44,7 +44,7 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 	It("is refused while Machines are recorded in it, and names them and the remedies", func() {
 		err := deletion(newPool("infra", "infra"), cluster(), machine("infra-b", "c1", "infra"), machine("infra-a", "c1", "infra"), machine("plain", "c1", "worker"))
 		Expect(apierrors.IsForbidden(err)).To(BeTrue())
-		Expect(err).To(MatchError(And(ContainSubstring("2 Machine(s)"), ContainSubstring("infra-a, infra-b;"), Not(ContainSubstring("plain")),
+		Expect(err).To(MatchError(And(ContainSubstring("2 host(s)"), ContainSubstring("infra-a, infra-b;"), Not(ContainSubstring("plain")),
 			ContainSubstring("labels of another pool"), ContainSubstring("poolboot.io/force-delete=true"))))
 	})
 
@@ -56,7 +56,7 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 		ofTemplate.Labels["node-role.kubernetes.io/infra"] = "" // the Machine has no such label
 		bySpec.Spec.PoolRole, elsewhere.Spec.PoolRole = "infra", "gpu"
 		err := deletion(newPool("infra", "infra"), cluster(), newPool("worker", "worker"), newPool("gpu", "gpu"), labeled, byLabel, bySpec, elsewhere, ofTemplate, machine("plain", "c1", ""))
-		Expect(err).To(MatchError(And(ContainSubstring("2 Machine(s)"), ContainSubstring("by-label, by-spec;"))))
+		Expect(err).To(MatchError(And(ContainSubstring("2 host(s)"), ContainSubstring("by-label, by-spec;"))))
 	})
 
 	Describe("with running hosts", func() {
@@ -71,13 +71,13 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 				joined("infra-a", "worker"), joined("infra-b", "worker"), joined("infra-c", "gpu")).Build()}).ValidateDelete(ctx(), newPool("infra", "infra"))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(warnings).To(ConsistOf(
-				"1 Machine(s) change to the pool with role gpu, under its spec.maxUnavailable: infra-c (Node infra-c)",
-				"2 Machine(s) change to the pool with role worker, under its spec.maxUnavailable: infra-a (Node infra-a), infra-b (Node infra-b)"))
+				"1 host(s) change to the pool with role gpu, under its spec.maxUnavailable: infra-c",
+				"2 host(s) change to the pool with role worker, under its spec.maxUnavailable: infra-a, infra-b"))
 		})
 
 		It("is refused for those that no pool takes", func() {
 			Expect(deletion(newPool("infra", "infra"), cluster(), newPool("worker", "worker"), joined("infra-a", "worker"), joined("infra-b", ""))).
-				To(MatchError(And(ContainSubstring("1 Machine(s)"), ContainSubstring("no other pool takes them: infra-b (Node infra-b);"))))
+				To(MatchError(And(ContainSubstring("1 host(s)"), ContainSubstring("no other pool takes them: infra-b;"))))
 		})
 
 		It("is refused if the pool that would take them does not exist any more, or is deleted too", func() {
@@ -94,18 +94,18 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 		})
 	})
 
-	It("names the Nodes of the Machines", func() {
+	It("names hosts by their Nodes", func() {
 		m := machine("infra-a", "c1", "infra")
 		m.Status.NodeRef = bootstrapv1.NodeReference{Name: "host-7", UID: "1"}
-		Expect(deletion(newPool("infra", "infra"), cluster(), m)).To(MatchError(ContainSubstring("infra-a (Node host-7);")))
+		Expect(deletion(newPool("infra", "infra"), cluster(), m)).To(MatchError(ContainSubstring("takes them: host-7;")))
 	})
 
-	It("names ten Machines and counts the others", func() {
+	It("names ten hosts and counts the others", func() {
 		objects := []client.Object{cluster()}
 		for i := range 13 {
 			objects = append(objects, machine(fmt.Sprintf("infra-%02d", i), "c1", "infra"))
 		}
-		Expect(deletion(newPool("infra", "infra"), objects...)).To(MatchError(And(ContainSubstring("13 Machine(s)"),
+		Expect(deletion(newPool("infra", "infra"), objects...)).To(MatchError(And(ContainSubstring("13 host(s)"),
 			ContainSubstring("infra-00"), ContainSubstring("infra-09 and 3 more"), Not(ContainSubstring("infra-10")))))
 	})
 

@@ -35,22 +35,24 @@ var situations = map[string]struct {
 	poolv1.HostsPendingReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), joined(machine("m1", "infra", "rendered-infra-0", true)))).To(Succeed())
 		Expect(s.Create(ctx(), machine("m2", "infra", "", false))).To(Succeed())
-	}, `\(m2\): see the conditions of their PoolbootConfigs; .*\(m1\): roll out their MachineDeployments to renew them, see docs/pools\.md#renewing-machines`},
+	}, `\(m2\): see kubectl poolboot rollout status infra -n site; .*\(m1\): roll out their MachineDeployments to renew them, see docs/pools\.md#renewing-machines`},
 	poolv1.HostsUpdatingReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), follower("m1", bootstrapv1.UpdateRebootingReason))).To(Succeed())
 		Expect(s.Create(ctx(), follower("m2", bootstrapv1.UpdateWaitingReason))).To(Succeed())
-	}, `1 of 2 hosts are being updated \(m1\): see the condition Updated .*wait for their update \(m2\): see`},
+	}, `1 of 2 hosts are being updated \(m1\): see kubectl poolboot rollout status infra -n site; .*wait for their update \(m2\): see`},
 	poolv1.RolloutStoppedReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), follower("m1", bootstrapv1.UpdateDegradedReason))).To(Succeed())
 		Expect(s.Create(ctx(), follower("m2", bootstrapv1.UpdateWaitingReason))).To(Succeed())
-	}, `1 of 2 hosts cannot be updated \(m1\): see the condition Updated of their PoolbootConfigs, and correct`},
+	}, `1 of 2 hosts cannot be updated \(m1\): see kubectl poolboot rollout status infra -n site, and correct`},
 	poolv1.RolloutBlockedReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
-		Expect(s.Create(ctx(), withProblem(follower("m1", bootstrapv1.UpdateWaitingReason), bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeNotReadyReason, "it is not Ready"))).To(Succeed())
+		onNode := follower("m1", bootstrapv1.UpdateWaitingReason)
+		onNode.Status.NodeRef.Name = "node-1"
+		Expect(s.Create(ctx(), withProblem(onNode, bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeNotReadyReason, "it is not Ready"))).To(Succeed())
 		Expect(s.Create(ctx(), follower("m2", bootstrapv1.UpdateWaitingReason))).To(Succeed())
-	}, `no host begins its update while these are unavailable \(m1\): correct these hosts`},
+	}, `no host begins its update while these are unavailable \(node-1\): correct these hosts`},
 	poolv1.HostsUnavailableReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), joined(machine("m1", "infra", s.pool("infra").Status.Configuration.Name, false)))).To(Succeed())
-	}, `\(m1\): see the condition NodeInPool`},
+	}, `\(m1\): see kubectl poolboot rollout status infra -n site`},
 	poolv1.HostsDegradedReason: {poolv1.NodeDegradedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), withProblem(machine("m1", "infra", "", false), bootstrapv1.BootPreparedCondition, bootstrapv1.NodeNameTakenReason,
 			"it already exists: delete the Node"))).To(Succeed())
@@ -224,7 +226,7 @@ var _ = Describe("The conditions of a pool", func() {
 		follows.Status.Update.DesiredRevision = strings.Repeat("0", 64)
 		Expect(s.Create(ctx(), follows)).To(Succeed())
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.HostsPendingReason,
-			"1 of 1 hosts run another configuration, and wait for their update (edge-7): see the condition Updated of their PoolbootConfigs"))
+			"1 of 1 hosts run another configuration, and wait for their update (edge-7): see kubectl poolboot rollout status infra -n site"))
 	})
 
 	It("do not wait for BareMetalHosts on which nothing is being installed, but name them", func() {

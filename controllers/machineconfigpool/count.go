@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -19,7 +20,8 @@ import (
 
 // machineState is what the counts of a pool depend on in a Machine.
 type machineState struct {
-	cluster, pool string
+	// name is that of the host in messages.
+	name, cluster, pool string
 	// configuration is the rendered config that was handed to the host, or to which the running host was updated.
 	configuration string
 	// joined is true once the kubelet has been Ready in the pool: the Machine runs the configuration.
@@ -51,7 +53,7 @@ type machineState struct {
 func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 	inPool := record.IsNodeInPool(c)
 	state := machineState{
-		cluster: record.ClusterName(c), pool: c.Status.PoolRole, configuration: c.Status.Boot.ServedConfiguration.Name,
+		name: record.HostName(c), cluster: record.ClusterName(c), pool: c.Status.PoolRole, configuration: c.Status.Boot.ServedConfiguration.Name,
 		joined: record.IsBootComplete(c), inPool: inPool, follows: c.Status.Update.DesiredRevision != "",
 		unavailable: c.Status.Update.UnavailableReason, can: update.CapabilitiesWithout(c.Status.Update.UnsupportedChanges...),
 	}
@@ -85,7 +87,7 @@ type runs struct {
 	can           update.Capabilities
 }
 
-// counts is the state of the pool's Machines. Messages name Machines by their PoolbootConfigs.
+// counts is the state of the pool's hosts, by their names in messages.
 type counts struct {
 	total, updated, ready, agentless int32
 	// joined are the hosts that rollouts count. notReplaced are those that are missing to the capacity of the pool.
@@ -119,7 +121,8 @@ func (s *scope) countMachines() (n counts) {
 	target := s.target()
 	n.running, n.names = map[runs][]string{}, sets.New[string]()
 	for i := range s.machines {
-		name, state := s.machines[i].Name, stateOf(&s.machines[i])
+		state := stateOf(&s.machines[i])
+		name := state.name
 		if state.free {
 			n.free = append(n.free, name)
 			continue
@@ -127,7 +130,7 @@ func (s *scope) countMachines() (n counts) {
 		n.total++
 		if rollout.IsInPool(s.pool.Spec.PoolRole, &s.machines[i]) {
 			n.joined++
-			n.names.Insert(name)
+			n.names.Insert(s.machines[i].Name)
 		}
 		if state.agentless {
 			n.agentless++
@@ -217,20 +220,21 @@ func (n counts) agentlessMessage() string {
 func (n counts) unavailable() int { return len(n.booting) + len(n.notInPool) }
 
 // pendingMessage describes the Machines that are not updated and ready, and what to do about it.
-func (n counts) pendingMessage() string {
+func (n counts) pendingMessage(p *poolv1.MachineConfigPool) string {
 	var parts []string
+	see := "see " + rollout.Command("status", p)
 	add := func(names []string, problem, next string) {
 		if len(names) > 0 {
 			parts = append(parts, fmt.Sprintf("%d of %d hosts %s (%s): %s", len(names), n.total, problem, excerpt.Names(maxNames, names), next))
 		}
 	}
-	add(n.booting, "have not joined yet", "see the conditions of their PoolbootConfigs")
-	n.addRollout(add)
+	add(n.booting, "have not joined yet", see)
+	n.addRollout(add, see)
 	add(n.outdated, "run another configuration", "roll out their MachineDeployments to renew them, see "+outlook.Renewing)
 	add(n.outdatedHosts, "run another configuration, and no MachineDeployment renews them", "install these hosts again")
-	add(n.notInPool, "have no Node that is Ready in the pool", "see the condition "+bootstrapv1.NodeInPoolCondition+" of their PoolbootConfigs")
+	add(n.notInPool, "have no Node that is Ready in the pool", see)
 	return strings.Join(parts, "; ")
 }
 
-// maxNames is how many Machines a message names.
+// maxNames is how many hosts a message names.
 const maxNames = 5

@@ -144,7 +144,7 @@ func (s *scope) isStuck(n counts, isBlocked bool, now time.Time) bool {
 	return left <= 0
 }
 
-// blocking returns the Machines because of which no other host begins an update: they are unavailable, and take all
+// blocking returns the hosts because of which no other host begins an update: they are unavailable, and take all
 // places, or all failure domains but one. Which domains these are is in their Nodes, so in a pool with failure domains,
 // each of them counts while no host is updated.
 func (n counts) blocking(p *poolv1.MachineConfigPool, limit int) []string {
@@ -155,7 +155,7 @@ func (n counts) blocking(p *poolv1.MachineConfigPool, limit int) []string {
 	return n.unavailableNames()
 }
 
-// unavailableNames returns the names of the Machines that have joined and are unavailable, and how many are gone.
+// unavailableNames returns the names of the hosts that have joined and are unavailable, and how many are gone.
 func (n counts) unavailableNames() []string {
 	names := slices.Concat(n.notInPool, n.held)
 	if n.notReplaced > 0 {
@@ -164,7 +164,7 @@ func (n counts) unavailableNames() []string {
 	return names
 }
 
-// blockedMessage names the Machines that block a rollout.
+// blockedMessage names the hosts that block a rollout.
 func (n counts) blockedMessage() string {
 	next := "correct these hosts, or replace their Machines"
 	switch {
@@ -224,11 +224,10 @@ func hasReason(p *poolv1.MachineConfigPool, reason string) bool {
 	return ptr.Deref(meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdatingCondition), metav1.Condition{}).Reason == reason
 }
 
-// addRollout adds to a message what the running hosts do that change their configuration.
-func (n counts) addRollout(add func(names []string, problem, next string)) {
-	next := fmt.Sprintf("see the condition %s of their PoolbootConfigs", bootstrapv1.UpdatedCondition)
-	add(n.updating, "are being updated", next)
-	add(n.stopped, "cannot be updated", next+", and correct the configuration or the host")
+// addRollout adds to a message what the running hosts do that change their configuration, and where to see more.
+func (n counts) addRollout(add func(names []string, problem, next string), see string) {
+	add(n.updating, "are being updated", see)
+	add(n.stopped, "cannot be updated", see+", and correct the configuration or the host")
 	add(n.failing, "have units that fail", "each takes a place of spec.maxUnavailable: correct the MachineConfig, which these hosts get first, or the host")
-	add(n.waiting, "run another configuration, and wait for their update", next)
+	add(n.waiting, "run another configuration, and wait for their update", see)
 }

@@ -103,7 +103,7 @@ func (s *scope) setUpdated(n counts) {
 		set(false, false, poolv1.RolloutPausedReason, fmt.Sprintf("the pool is paused and hands out %s, while %s waits: "+
 			"run %s to hand it out%s", c.Name, target, rollout.Command("resume", s.pool), n.renewingAgentless()))
 	case n.updated < n.total:
-		reason, message := s.pendingReason(n), n.pendingMessage()
+		reason, message := s.pendingReason(n), n.pendingMessage(s.pool)
 		if reason == poolv1.RolloutBlockedReason {
 			message = n.blockedMessage() + message
 		}
@@ -114,7 +114,7 @@ func (s *scope) setUpdated(n counts) {
 		}
 		set(false, !paused, reason, message)
 	case n.ready < n.total:
-		set(false, !paused, poolv1.HostsUnavailableReason, n.pendingMessage())
+		set(false, !paused, poolv1.HostsUnavailableReason, n.pendingMessage(s.pool))
 	default:
 		set(true, false, poolv1.AllHostsUpdatedReason, fmt.Sprintf("%d of %d hosts run %s", n.updated, n.total, target)+n.agentlessMessage()+n.freeMessage())
 	}

@@ -232,7 +232,7 @@ type PoolPrediction struct {
 	// +kubebuilder:validation:Minimum=0
 	Unknown *int32 `json:"unknown,omitempty"`
 
-	// replacedHosts are the names of the first PoolbootConfigs whose hosts must be replaced.
+	// replacedHosts are the names of the Nodes of the first hosts that must be replaced.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10

@@ -74,7 +74,7 @@ var _ = Describe("report", func() {
 	It("shows the pools, hosts that need a person, failure domains, configs, drift and what expires", func() {
 		page := report(newFleet(9, "infra", "worker"), "-A")
 		Expect(page).To(ContainSubstring("<h1>Poolboot: all namespaces</h1>"))
-		Expect(rowsOf(page, "pools")).To(ContainElement(HavePrefix("infra edge/infra-1 infra@1761d995 5/9 2 1 PoolbootConfig edge/infra-0003-config: Degraded: ")))
+		Expect(rowsOf(page, "pools")).To(ContainElement(HavePrefix("infra edge/infra-1 infra@1761d995 5/9 2 1 host infra-0003: Degraded: ")))
 		Expect(rowsOf(page, "failed")).To(ContainElement(SatisfyAll(HavePrefix("rack3-u03 infra Degraded "),
 			HaveSuffix("the update of Node infra-0003 to infra@1761d995 failed and was undone: the kubelet was not Ready within 10m: "+
 				"see journalctl -u kubelet.service on the host, and correct the MachineConfigs"))))

@@ -38,6 +38,8 @@ type HostStatus struct {
 	// Agent is the version of the agent that the host runs, or "" without one.
 	Agent string `json:"agent"`
 
+	// name is that of the host in messages.
+	name string
 	// IsWrong means that a user must act.
 	IsUpdated  bool `json:"-"`
 	IsWrong    bool `json:"-"`
@@ -52,7 +54,7 @@ type HostStatus struct {
 
 // newHostStatus returns the state of a host of a pool.
 func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) HostStatus {
-	h := HostStatus{PoolbootConfig: config.Name, Node: config.Status.NodeRef.Name, Current: config.Status.Boot.ServedConfiguration.Name, Desired: p.Status.Configuration.Name,
+	h := HostStatus{name: record.HostName(config), PoolbootConfig: config.Name, Node: config.Status.NodeRef.Name, Current: config.Status.Boot.ServedConfiguration.Name, Desired: p.Status.Configuration.Name,
 		Agent: config.Status.Update.AgentVersion, told: config.Status.Update.DesiredRevision, isUnanswered: config.Status.Update.UnansweredTime != nil}
 	switch {
 	case config.Status.HostRef.IsDefined():
@@ -160,7 +162,7 @@ func nameOthers(hosts []HostStatus) {
 	var names []string
 	for _, h := range hosts {
 		if h.isAway || h.IsWrong {
-			names = append(names, cmp.Or(h.Node, h.PoolbootConfig))
+			names = append(names, h.name)
 		}
 	}
 	if len(names) == 0 {

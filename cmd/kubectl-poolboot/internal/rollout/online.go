@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -55,7 +54,7 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 	members := make([]member, len(hosts))
 	for i, h := range hosts {
 		members[i] = memberOf(p, h)
-		members[i].Name = cmp.Or(h.Config.Status.NodeRef.Name, h.Name())
+		members[i].Name = record.HostName(h.Config)
 		updated := conditions.Get(h.Config, bootstrapv1.UpdatedCondition)
 		if updated == nil || updated.Status == metav1.ConditionTrue {
 			continue

@@ -16,6 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -148,7 +149,7 @@ policy says for the entries that change or differ on the host. Nothing drains or
 			if err := force(ctx, cluster, config, value); err != nil {
 				return err
 			}
-			if err := cli.Say(streams.Out, "PoolbootConfig %s: Node %s applies its configuration again", klog.KObj(config), config.Status.NodeRef.Name); err != nil {
+			if err := cli.Say(streams.Out, "host %s applies its configuration again", record.HostName(config)); err != nil {
 				return err
 			}
 		}

@@ -27,8 +27,8 @@ var _ = Describe("retry", func() {
 
 	It("forces the hosts whose update failed, with another value each time", func(ctx SpecContext) {
 		s := newSite(nil, failed("a", newConfig), waits("b"), done("c"), failed("d", newConfig))
-		Expect(clitest.ExpectSuccess(s.run("retry", "infra"))).To(Equal("PoolbootConfig edge/a-config: Node a applies its configuration again\n" +
-			"PoolbootConfig edge/d-config: Node d applies its configuration again\n" +
+		Expect(clitest.ExpectSuccess(s.run("retry", "infra"))).To(Equal("host a applies its configuration again\n" +
+			"host d applies its configuration again\n" +
 			"Each host waits for its turn, and is drained and rebooted if the disruption policy says so for an entry that changes or\ndiffers.\n"))
 		Expect(forced(ctx, s)).To(ConsistOf("a-config", "d-config"))
 		value := func() string {
@@ -53,7 +53,7 @@ var _ = Describe("retry", func() {
 		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Update.Force = config.Annotations[bootstrapv1.ForceUpdateAnnotation]
 		})
-		Expect(s.run("status", "infra")).To(And(HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("PoolbootConfig edge/a-config: Degraded: the update of Node a failed"))))
+		Expect(s.run("status", "infra")).To(And(HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("host a: Degraded: the update of Node a failed"))))
 	})
 
 	It("changes nothing if no update failed", func(ctx SpecContext) {

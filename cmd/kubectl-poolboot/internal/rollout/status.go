@@ -207,7 +207,7 @@ func (s summary) failureOf(isFailed func(HostStatus) bool) error {
 // first returns what the first of some hosts does, or nil.
 func (s summary) first(isOne func(HostStatus) bool) error {
 	if i := slices.IndexFunc(s.hosts, isOne); i >= 0 {
-		return fmt.Errorf("PoolbootConfig %s/%s: %s: %s", s.pool.Namespace, s.hosts[i].PoolbootConfig, s.hosts[i].State, s.hosts[i].Message)
+		return fmt.Errorf("host %s: %s: %s", s.hosts[i].name, s.hosts[i].State, s.hosts[i].Message)
 	}
 	return nil
 }

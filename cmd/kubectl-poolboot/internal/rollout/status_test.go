@@ -42,7 +42,7 @@ var _ = Describe("status", func() {
 	It("counts a host that runs what the pool hands out although its units fail", func() {
 		r := newSite(nil, newHost("a", newConfig, newConfig, metav1.ConditionFalse, bootstrapv1.UnitsFailingReason, "web.service: it failed")).run("status", "infra")
 		Expect(r.ErrOut).To(ContainSubstring("1 of 1 hosts run rendered-infra-1\n"))
-		Expect(r.ErrOut).To(ContainSubstring("error: PoolbootConfig edge/a-config: UnitsFailing: web.service: it failed"))
+		Expect(r.ErrOut).To(ContainSubstring("error: host a: UnitsFailing: web.service: it failed"))
 		Expect(r.Code).To(Equal(1))
 	})
 
@@ -69,7 +69,7 @@ var _ = Describe("status", func() {
 		r := s.run("status", "-A")
 		Expect(clitest.Rows(r.Out)).To(Equal([]string{
 			"NAMESPACE POOL CONFIG UPDATED AWAY FAILED SINCE PROBLEM",
-			"edge infra rendered-infra-1 1/3 1 1 <none> PoolbootConfig edge/b-config: Degraded: the update of Node b failed",
+			"edge infra rendered-infra-1 1/3 1 1 <none> host b: Degraded: the update of Node b failed",
 			"far gpu gpu@6a593b40 0/0, paused 0 0 3h " + holdsBack,
 		}))
 		Expect(r.ErrOut).To(BeEmpty())
@@ -83,8 +83,8 @@ var _ = Describe("status", func() {
 		Expect(r.Code).To(Equal(1))
 		Expect(r.ErrOut).To(ContainSubstring("error: " + why))
 	},
-		Entry("if an update failed", nil, failed("a", newConfig), "PoolbootConfig edge/a-config: Degraded: the update of Node a failed"),
-		Entry("if an update failed, with --watch", nil, failed("a", newConfig), "PoolbootConfig edge/a-config: Degraded: the update of Node a failed", "--watch"),
+		Entry("if an update failed", nil, failed("a", newConfig), "host a: Degraded: the update of Node a failed"),
+		Entry("if an update failed, with --watch", nil, failed("a", newConfig), "host a: Degraded: the update of Node a failed", "--watch"),
 		Entry("if the pool cannot be rendered", func(p *poolv1.MachineConfigPool) {
 			p.Status.Conditions = []metav1.Condition{{Type: poolv1.RenderDegradedCondition, Status: metav1.ConditionTrue, Reason: "RenderFailed", Message: "MachineConfig 50-a: no"}}
 		}, done("a"), "MachineConfigPool edge/infra: MachineConfig 50-a: no"),
@@ -156,7 +156,7 @@ var _ = Describe("status", func() {
 		s := newSite(nil, host(), done("b"))
 		r := s.run("status", "infra")
 		Expect(clitest.Rows(r.Out)[1]).To(Equal(strings.Join([]string{"bmh-a a", reason, newConfig, newConfig, "12m", message}, " ")))
-		why := "PoolbootConfig edge/a-config: " + reason + ": " + message
+		why := "host a: " + reason + ": " + message
 		Expect(r.ErrOut).To(HaveSuffix("error: " + why + "\n"))
 		Expect(r.Code).To(Equal(1))
 		r = s.run("status")
@@ -200,7 +200,7 @@ var _ = Describe("status", func() {
 		told.Status.Update.Stage, told.Status.Update.StageTime, told.Status.Update.UnansweredTime = bootstrapv1.UpdateStarting, ptr.To(metav1.Now()), ptr.To(metav1.Now())
 		s := newSite(nil, told)
 		r := s.run("status")
-		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 0/1 1 1 <none> PoolbootConfig edge/a-config: NodeNotReady: Node a is not Ready"))
+		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 0/1 1 1 <none> host a: NodeNotReady: Node a is not Ready"))
 		Expect(r.Code).To(Equal(1))
 		Expect(clitest.Rows(s.run("status", "infra").Out)[1]).To(Equal("bmh-a a NodeNotReady rendered-infra-0 rendered-infra-1 12m Node a is not Ready"))
 	})
@@ -235,7 +235,7 @@ var _ = Describe("status", func() {
 		r = s.run("status", "infra")
 		Expect(clitest.Rows(r.Out)).To(HaveExactElements(HavePrefix("HOST"), HavePrefix("bmh-a a Done"),
 			"<none> <none> PoolNotFound <none> rendered-infra-1 <none> PoolbootConfig b-config: no pool"))
-		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 1 of 2 hosts run rendered-infra-1\nerror: PoolbootConfig edge/b-config: PoolNotFound: no pool\n"))
+		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 1 of 2 hosts run rendered-infra-1\nerror: host b: PoolNotFound: no pool\n"))
 		Expect(r.Code).To(Equal(1))
 	})
 
@@ -288,8 +288,8 @@ var _ = Describe("status", func() {
 		s := newSite(nil, drains("a", 9*time.Minute), drains("b", 11*time.Minute))
 		r := s.run("status")
 		Expect(r.Code).To(Equal(2))
-		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 0/2 2 0 <none> PoolbootConfig edge/b-config: Draining: Pod web remains"))
-		Expect(s.run("status", "infra")).To(And(HaveField("Code", 2), HaveField("ErrOut", "error: PoolbootConfig edge/b-config: Draining: Pod web remains\n")))
+		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 0/2 2 0 <none> host b: Draining: Pod web remains"))
+		Expect(s.run("status", "infra")).To(And(HaveField("Code", 2), HaveField("ErrOut", "error: host b: Draining: Pod web remains\n")))
 		Expect(newSite(paused, drains("b", 11*time.Minute)).run("status", "infra", "--watch", "--timeout", "200ms")).To(And(HaveField("Code", 2), HaveField("ErrOut", ContainSubstring("--timeout 200ms expired"))))
 		Expect(clitest.ExpectSuccess(newSite(nil, drains("a", 9*time.Minute)).run("status"))).NotTo(ContainSubstring("PoolbootConfig"))
 	})
