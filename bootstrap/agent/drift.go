@@ -15,36 +15,11 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
-
-// difference is something that differs from the configuration: a path with a hostfiles.Kind, or a kernel argument.
-type difference struct {
-	Name string `json:"name"`
-	Kind string `json:"kind"`
-}
-
-// Kinds of differences besides those of hostfiles.
-const (
-	// missingArgument is a kernel argument that the running kernel does not have, and additionalArgument one that it
-	// still has although it was removed with an earlier configuration.
-	missingArgument    = "MissingKernelArgument"
-	additionalArgument = "AdditionalKernelArgument"
-	// otherEnablement is a unit that is enabled and should be disabled, or the other way around.
-	otherEnablement = "Enablement"
-	// isMasked is a unit that is masked, and not by the configuration.
-	isMasked = "Masked"
-	// isOverridden is a file that takes the place of a unit's file in the configuration.
-	isOverridden = "Overridden"
-	// otherOS is an entry, such as osImageURL, that the running operating system does not have.
-	otherOS = "OperatingSystem"
-)
-
-func (d difference) String() string { return d.Name + ": " + d.Kind }
 
 // current is what is kept in memory of the current configuration.
 type current struct {
@@ -58,12 +33,12 @@ type current struct {
 	os        update.OperatingSystem
 	// isOSKnown is set once osDrift is known. The running operating system is another one only after a reboot.
 	isOSKnown bool
-	osDrift   []difference
+	osDrift   []update.Drift
 	// enablement is that of the units of the configuration that it does not mask, update.Preset if it says nothing.
 	enablement map[string]update.Enablement
 	repairs    bool
 	offer      *assignment.Agent
-	drift      []difference
+	drift      []update.Drift
 }
 
 // argumentsOf returns the single kernel arguments of a configuration.
@@ -114,19 +89,15 @@ func (a *Agent) checkIfDue(ctx context.Context) error {
 		return err
 	}
 	a.seen = a.Files.Look(a.current.units...)
-	var drift []difference
-	found, err := a.Files.Differences(a.current.units...)
+	drift, err := a.Files.Differences(a.current.units...)
 	if err != nil {
 		a.Log.Error("whether files differ is not known", "error", err)
-	}
-	for _, d := range found {
-		drift = append(drift, difference{d.Path, string(d.Kind)})
 	}
 	drift = append(drift, a.unitDrift(ctx, drift)...)
 	drift = append(drift, a.argumentDrift()...)
 	drift = append(drift, a.osDrift(ctx)...)
 	for _, entry := range a.journal.LeftOver {
-		drift = append(drift, difference{entry.String(), isLeftOver})
+		drift = append(drift, update.Drift{Name: entry.String(), Kind: update.DriftNotRestored})
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -140,16 +111,16 @@ func (a *Agent) checkIfDue(ctx context.Context) error {
 }
 
 // argumentDrift returns the kernel arguments by which the running kernel differs.
-func (a *Agent) argumentDrift() (drift []difference) {
+func (a *Agent) argumentDrift() (drift []update.Drift) {
 	missing, additional, err := a.Executors.KernelArguments.Differences(a.current.arguments)
 	if err != nil {
 		a.Log.Error("the kernel arguments of the host are not known", "error", err)
 	}
 	for _, argument := range missing {
-		drift = append(drift, difference{argument, missingArgument})
+		drift = append(drift, update.Drift{Name: argument, Kind: update.DriftMissingArgument})
 	}
 	for _, argument := range additional {
-		drift = append(drift, difference{argument, additionalArgument})
+		drift = append(drift, update.Drift{Name: argument, Kind: update.DriftAdditionalArgument})
 	}
 	return drift
 }
@@ -157,7 +128,7 @@ func (a *Agent) argumentDrift() (drift []difference) {
 // unitDrift returns the units that differ in how they are enabled or masked, by the paths of their files, and what
 // overrides units. What is among the known differences already is left out. Without an answer of systemctl, which is
 // logged, there are none: the host is checked again in an hour.
-func (a *Agent) unitDrift(ctx context.Context, known []difference) (drift []difference) {
+func (a *Agent) unitDrift(ctx context.Context, known []update.Drift) (drift []update.Drift) {
 	if len(a.current.enablement) == 0 {
 		return nil
 	}
@@ -171,37 +142,39 @@ func (a *Agent) unitDrift(ctx context.Context, known []difference) (drift []diff
 	if err != nil {
 		a.Log.Error("what overrides units is not known", "error", err)
 	}
-	add := func(kind, name string) {
-		isKnown := func(d difference) bool { return d.Name == name }
+	add := func(kind update.DriftKind, name string) {
+		isKnown := func(d update.Drift) bool { return d.Name == name }
 		if !slices.ContainsFunc(known, isKnown) && !slices.ContainsFunc(drift, isKnown) {
-			drift = append(drift, difference{name, kind})
+			drift = append(drift, update.Drift{Name: name, Kind: kind})
 		}
 	}
 	for _, unit := range slices.Concat(masked, masks) {
-		add(isMasked, path.Join(hosttree.UnitDirectory, unit))
+		add(update.DriftMasked, path.Join(hosttree.UnitDirectory, unit))
 	}
 	for _, unit := range differing {
-		add(otherEnablement, path.Join(hosttree.UnitDirectory, unit))
+		add(update.DriftEnablement, path.Join(hosttree.UnitDirectory, unit))
 	}
 	for _, name := range files {
-		add(isOverridden, name)
+		add(update.DriftOverridden, name)
 	}
 	for _, name := range dropIns {
-		add(string(hostfiles.AdditionalDropIn), name)
+		add(update.DriftAdditionalDropIn, name)
 	}
-	slices.SortFunc(drift, func(a, b difference) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(drift, func(a, b update.Drift) int { return strings.Compare(a.Name, b.Name) })
 	return drift
 }
 
 // osDrift returns the entries that the running operating system does not have: a host boots for the first time with
 // the one that it was installed with. What the host has no program for is not there. Without an answer of the program,
 // which is logged, there are none, and the next check asks again.
-func (a *Agent) osDrift(ctx context.Context) []difference {
+func (a *Agent) osDrift(ctx context.Context) []update.Drift {
 	c := a.current
 	if c.isOSKnown {
 		return c.osDrift
 	}
-	want, missing := c.os, func(entry update.Kind) { c.osDrift = append(c.osDrift, difference{string(entry), otherOS}) }
+	want, missing := c.os, func(entry update.Kind) {
+		c.osDrift = append(c.osDrift, update.Drift{Name: string(entry), Kind: update.DriftOS})
+	}
 	c.osDrift = nil
 	if want.Image != "" && !a.Capabilities.OSImage {
 		missing(update.KindOSImage)
@@ -276,7 +249,7 @@ func (a *Agent) askIfDue(ctx context.Context) {
 }
 
 // listDrift lists differences for people.
-func listDrift(drift []difference) string {
+func listDrift(drift []update.Drift) string {
 	texts := make([]string, len(drift))
 	for i, d := range drift {
 		texts[i] = d.String()

@@ -6,7 +6,6 @@ import (
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
@@ -19,7 +18,7 @@ var _ = It("A forced update disables a unit by its new file before it is undone,
 		t.Force, t.Policy = force, update.DefaultPolicy()
 		return t
 	}
-	enablement := func(force string, drift ...difference) (states []string) {
+	enablement := func(force string, drift ...update.Drift) (states []string) {
 		u := newUpdate(newTarget("1", "", "a.target"), newTarget("2", force, "b.target"), drift, update.AllCapabilities)
 		for _, operation := range u.plan.Operations {
 			if operation.Kind == update.ChangeEnablement {
@@ -30,8 +29,8 @@ var _ = It("A forced update disables a unit by its new file before it is undone,
 	}
 	Expect(enablement("")).To(Equal([]string{"Enabled -> Disabled", "Disabled -> Enabled"}))
 	Expect(enablement("now")).To(Equal([]string{"Enabled -> Disabled", "Disabled -> Enabled"}))
-	for _, kind := range []string{otherEnablement, string(hostfiles.Content)} {
-		Expect(enablement("now", difference{"/etc/systemd/system/web.service", kind})).To(Equal([]string{"Enabled -> Disabled", "Disabled -> Enabled"}))
+	for _, kind := range []update.DriftKind{update.DriftEnablement, update.DriftContent} {
+		Expect(enablement("now", update.Drift{Name: "/etc/systemd/system/web.service", Kind: kind})).To(Equal([]string{"Enabled -> Disabled", "Disabled -> Enabled"}))
 	}
 })
 

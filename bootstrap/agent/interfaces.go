@@ -131,7 +131,7 @@ type Files interface {
 	LeftOver() []hostfiles.LeftOver
 	Retry() error
 	Look(units ...string) uint64
-	Differences(units ...string) ([]hostfiles.Difference, error)
+	Differences(units ...string) ([]update.Drift, error)
 	ChangesTo(tree hosttree.Tree) ([]hosttree.Change, error)
 }
 

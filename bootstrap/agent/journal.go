@@ -10,6 +10,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 // phase is how far the agent is.
@@ -58,7 +59,7 @@ type journal struct {
 	// Target is the revision of the update in progress, or of what is adopted.
 	Target string `json:"target,omitempty"`
 	// Drift is what differed from the current configuration before the update in progress, if it overwrites that.
-	Drift []difference `json:"drift,omitempty"`
+	Drift []update.Drift `json:"drift,omitempty"`
 	// Found is what Executors.Check found before the update in progress: the update did not cause it.
 	Found []string `json:"found,omitempty"`
 	// Starts counts how often the phases applying and acting began: each start of the agent continues the update.

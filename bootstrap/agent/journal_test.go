@@ -21,7 +21,7 @@ import (
 func newJournal() journal {
 	revision := strings.Repeat("a", 64)
 	return journal{
-		Phase: undoing, Current: revision, Target: strings.Repeat("b", 64), Drift: []difference{{"/etc/f", "Content"}}, Starts: 1, FirstBoot: "1", Boot: "2",
+		Phase: undoing, Current: revision, Target: strings.Repeat("b", 64), Drift: []update.Drift{{Name: "/etc/f", Kind: "Content"}}, Starts: 1, FirstBoot: "1", Boot: "2",
 		ChangedAt: time.Minute, Boots: 1, Heartbeat: time.Unix(1, 0).UTC(), HasActed: true, Failed: &failure{strings.Repeat("b", 64), "why", true}, Step: 1,
 		LeftOver: []leftEntry{{strings.Repeat("b", 64), update.ChangeUser, "app", "why"}}, Retries: 1,
 		SingleKeysFile: true, RefusedProgram: &failure{"c", "why", false},

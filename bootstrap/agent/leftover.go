@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -24,9 +23,6 @@ const maxLeftWhy = 256
 
 // String returns the entry for people.
 func (e leftEntry) String() string { return strings.TrimSpace(string(e.Kind) + " " + e.Name) }
-
-// isLeftOver is the kind of a difference that an undo left over, as for files.
-const isLeftOver = string(hostfiles.NotRestored)
 
 func newLeftEntry(of string, operation update.Operation, why error) leftEntry {
 	return leftEntry{of, operation.Kind, operation.Name, shorten(why.Error(), maxLeftWhy)}

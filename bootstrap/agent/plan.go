@@ -21,22 +21,22 @@ type hostUpdate struct {
 	forced bool
 	// drift is what differed from the configuration before the update, as far as it counts: everything if the update is
 	// forced, and otherwise the operating system.
-	drift []difference
+	drift []update.Drift
 	// stays reports whether a repair leaves a path as it is. It is nil if everything is applied.
 	stays func(name string) bool
 }
 
 // newUpdate plans an update. It is forced if the assignment says so, or if it is a repair.
-func newUpdate(before, after *target, drift []difference, can update.Capabilities) *hostUpdate {
+func newUpdate(before, after *target, drift []update.Drift, can update.Capabilities) *hostUpdate {
 	u := &hostUpdate{before: before, after: after}
 	u.forced = before.revision == after.revision || after.Force != "" && after.Force != before.Force
-	from, paths := before.config, []string(nil)
-	u.drift = without(drift, func(d difference) bool { return !u.forced && d.Kind != otherOS })
+	var overwritten []update.Drift
 	if u.forced {
-		from, paths = asFound(from, drift)
+		overwritten = drift
 	}
-	u.plan = update.New(from, after.config, after.Policy, can, paths...)
-	found, _ := asFound(before.config, u.drift)
+	u.plan = update.New(before.config, after.config, after.Policy, can, overwritten...)
+	u.drift = without(drift, func(d update.Drift) bool { return !u.forced && d.Kind != update.DriftOS })
+	found := before.config.AsFound(u.drift)
 	for i, operation := range u.plan.Operations {
 		if operation.Kind == update.ChangeOS { // if it is undone, the host runs again what it ran before
 			u.plan.Operations[i].Before.OS = &found.OS
@@ -46,42 +46,6 @@ func newUpdate(before, after *target, drift []difference, can update.Capabilitie
 		u.plan.Operations = withAll(keepEnablement(u.plan.Operations, before.config), update.Desired(after.config))
 	}
 	return u
-}
-
-// asFound returns a configuration with the operating system and the kernel arguments that the host has instead, and the
-// paths that differ and can be written again. SSH keys are not among them: they need no actions by default.
-func asFound(config update.Config, drift []difference) (_ update.Config, paths []string) {
-	var missing, additional []string
-	for _, d := range drift {
-		switch {
-		case d.Kind == otherOS:
-			config.OS = withoutEntry(config.OS, update.Kind(d.Name))
-		case d.Kind == missingArgument:
-			missing = append(missing, d.Name)
-		case d.Kind == additionalArgument:
-			additional = append(additional, d.Name)
-		case isRepairable(d):
-			paths = append(paths, d.Name)
-		}
-	}
-	if len(missing)+len(additional) > 0 {
-		has := without(argumentsOf(config), func(argument string) bool { return slices.Contains(missing, argument) })
-		config.KernelArguments = slices.Concat(has, additional)
-	}
-	return config, paths
-}
-
-// withoutEntry returns an operating system without an entry.
-func withoutEntry(os update.OperatingSystem, entry update.Kind) update.OperatingSystem {
-	switch entry {
-	case update.KindOSImage:
-		os.Image = ""
-	case update.KindExtensions:
-		os.Extensions = nil
-	case update.KindKernelType:
-		os.KernelType = update.DefaultKernel
-	}
-	return os
 }
 
 // keepEnablement returns operations in which units that a configuration enables or disables are so before, also if they

@@ -28,12 +28,12 @@ func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
 		text := fmt.Sprintf("the host differs from %s. %s\n%s", a.current.config, why, a.leftOverText())
 		a.report.set(a.journal.Current, agentv1.Degraded, strings.TrimSpace(text))
 	}
-	isLeft := func(d difference) bool { return d.Kind == isLeftOver }
+	isLeft := func(d update.Drift) bool { return d.Kind == update.DriftNotRestored }
 	switch {
-	case !slices.ContainsFunc(a.current.drift, func(d difference) bool { return !isLeft(d) }):
+	case !slices.ContainsFunc(a.current.drift, func(d update.Drift) bool { return !isLeft(d) }):
 		report("")
 		return a.untilCheck(), nil
-	case !slices.ContainsFunc(a.current.drift, isRepairable):
+	case !slices.ContainsFunc(a.current.drift, update.Drift.IsRepairable):
 		report("What is not Poolboot's stays: remove it on the host. Correct there, too, what can't be read.")
 		return a.untilCheck(), nil
 	case !a.current.repairs:
@@ -86,21 +86,16 @@ func (a *Agent) repairWait() time.Duration {
 	return interval - passed
 }
 
-// isRepairable reports whether a difference is one of something that Poolboot wrote, and that it can write again.
-func isRepairable(d difference) bool {
-	return !slices.Contains([]string{string(hostfiles.AdditionalDropIn), string(hostfiles.Unreadable), isLeftOver, isMasked, isOverridden}, d.Kind)
-}
-
 // newRepair returns the repair of those differences whose entries need neither a drain nor a reboot. Everything else
 // stays as it is.
-func newRepair(t *target, drift []difference, can update.Capabilities) *hostUpdate {
+func newRepair(t *target, drift []update.Drift, can update.Capabilities) *hostUpdate {
 	stays := disruptive(t)
-	u := newUpdate(t, t, without(drift, func(d difference) bool {
-		return !isRepairable(d) || d.Kind == missingArgument || d.Kind == additionalArgument || d.Kind == otherOS || stays(d.Name)
+	u := newUpdate(t, t, without(drift, func(d update.Drift) bool {
+		return !d.IsPath() || stays(d.Name)
 	}), can)
 	u.stays = stays
 	u.plan.Operations = without(u.plan.Operations, func(operation update.Operation) bool {
-		return operation.Kind == update.ChangeKernelArguments || operation.Kind == update.ChangeEnablement && !slices.ContainsFunc(u.drift, func(d difference) bool {
+		return operation.Kind == update.ChangeKernelArguments || operation.Kind == update.ChangeEnablement && !slices.ContainsFunc(u.drift, func(d update.Drift) bool {
 			return hosttree.UnitOf(d.Name) == operation.Name
 		})
 	})

@@ -31,6 +31,19 @@ func (o *OperatingSystem) HasDefaultKernel() bool {
 	return o.KernelType == "" || o.KernelType == DefaultKernel
 }
 
+// without returns the operating system without an entry.
+func (o OperatingSystem) without(entry Kind) OperatingSystem {
+	switch entry {
+	case KindOSImage:
+		o.Image = ""
+	case KindExtensions:
+		o.Extensions = nil
+	case KindKernelType:
+		o.KernelType = DefaultKernel
+	}
+	return o
+}
+
 // imagePattern excludes options of programs, and what is no name of an image.
 var imagePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:/@-]*$`)
 

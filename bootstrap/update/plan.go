@@ -18,15 +18,17 @@ type Plan struct {
 	Undo Steps
 }
 
-// New returns the plan for a host with these capabilities. What differs on the host from the configuration before, by
-// its paths, changes also if it is the same in both configurations.
-func New(before, after Config, policy Policy, can Capabilities, differingPaths ...string) Plan {
-	onHost := newDiffering(differingPaths)
+// New returns the plan for a host with these capabilities. What drifted on the host from the configuration before changes
+// also if it is the same in both configurations.
+func New(before, after Config, policy Policy, can Capabilities, drift ...Drift) Plan {
+	before = before.AsFound(drift)
+	paths := pathsOf(drift)
+	onHost := newDiffering(paths)
 	before.Ignition.Systemd.Units = onHost.units(before.Ignition.Systemd.Units)
 	plan := Plan{Changes: findChanges(before, after, policy, onHost)}
 	plan.Obstacles = append(findObstacles(before, after, onHost), missingTools(plan.Changes, can)...)
 	if plan.IsPossible() {
-		plan.Operations = Operations(before, after, differingPaths...)
+		plan.Operations = Operations(before, after, paths...)
 		plan.Changes, plan.Steps, plan.Undo = findSteps(before, after, plan.Changes)
 	}
 	return plan

@@ -14,7 +14,7 @@ import (
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	planning "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 // randomConfig returns a configuration with SSH keys, and with entries that a later entry for the same path hides.
@@ -41,12 +41,12 @@ func randomConfig(chance *rand.Rand) ignition.Config {
 }
 
 // planned returns what a plan writes to a host by path, nil for what it removes.
-func planned(operations []planning.Operation, host hosttree.System) map[string]*hosttree.Entry {
+func planned(operations []update.Operation, host hosttree.System) map[string]*hosttree.Entry {
 	GinkgoHelper()
 	written, removed := hosttree.Tree{}, hosttree.Tree{}
 	for _, o := range operations {
 		switch {
-		case o.Kind != planning.ChangePath:
+		case o.Kind != update.ChangePath:
 		case o.After.Path == nil:
 			removed[o.Name] = *o.Before.Path
 		default:
@@ -78,7 +78,7 @@ var _ = Describe("The plan of an update", func() {
 			config := ignition.New()
 			for range 5 {
 				next := randomConfig(chance)
-				plan := planning.New(planning.Config{Ignition: config}, planning.Config{Ignition: next}, planning.DefaultPolicy(), planning.AllCapabilities)
+				plan := update.New(update.Config{Ignition: config}, update.Config{Ignition: next}, update.DefaultPolicy(), update.AllCapabilities)
 				Expect(plan.Obstacles).To(BeEmpty())
 				want := planned(plan.Operations, host)
 
@@ -108,7 +108,7 @@ var _ = Describe("The plan of an update", func() {
 				}
 				Expect(u.Differences()).To(BeEmpty())
 				fresh := newPlainHost()
-				update(open(fresh), nil, nextTree)
+				apply(open(fresh), nil, nextTree)
 				Expect(differing(after, snapshot(fresh))).To(BeEmpty(), "what the plan leaves out is as on a host that was installed with the new configuration")
 				config = next
 			}

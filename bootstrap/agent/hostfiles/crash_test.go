@@ -143,9 +143,9 @@ var _ = Describe("A host that crashes", func() {
 		root := newHost()
 		image = snapshot(root)
 		u := open(root)
-		update(u, nil, configA)
+		apply(u, nil, configA)
 		a = snapshot(root)
-		update(u, configA, configB)
+		apply(u, configA, configB)
 		b = snapshot(root)
 	})
 
@@ -154,7 +154,7 @@ var _ = Describe("A host that crashes", func() {
 		GinkgoHelper()
 		root := newHost()
 		u := open(root)
-		update(u, nil, configA)
+		apply(u, nil, configA)
 		Expect(prepare(u)).To(Succeed())
 		return root, u
 	}
@@ -182,7 +182,7 @@ var _ = Describe("A host that crashes", func() {
 			Expect(differing(snapshot(root), a)).To(BeEmpty())
 			config = configA
 		}
-		update(u, config, nil)
+		apply(u, config, nil)
 		Expect(differing(snapshot(root), image)).To(BeEmpty())
 		Expect(slots(root)).To(BeEmpty())
 		Expect(u.Close()).To(Succeed())
@@ -282,7 +282,7 @@ var _ = Describe("A host that crashes", func() {
 		Expect(os.Chmod(root, 0o700)).To(Succeed())
 		installImage(root)
 		u := open(root)
-		update(u, nil, configA)
+		apply(u, nil, configA)
 		Expect(unix.Syncfs(int(u.root.Fd()))).To(Succeed())
 		outcomes := map[outcome]int{}
 		steps, every := 0, 4

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 // settled is how old a change must be before the hash of a file is remembered. A later change can have the same time:
@@ -29,25 +30,25 @@ type fingerprint struct {
 // make the check wait, or read more than the configuration has.
 //
 // Contents are read only if something changed since the last call: their hashes are remembered in memory.
-func (u *Updater) Differences(units ...string) (found []Difference, err error) {
+func (u *Updater) Differences(units ...string) (found []update.Drift, err error) {
 	u.mounts.forget()
 	known := u.sums
 	u.sums = make(map[string]fingerprint, len(known))
 	read := func(real string, size int64) (contents, error) { return u.readIfChanged(real, size, known[real]) }
-	add := func(name string, kinds []Kind, err error) error {
+	add := func(name string, kinds []update.DriftKind, err error) error {
 		if isOfProcess(err) {
 			return err // it says nothing about the path
 		}
 		for _, kind := range kinds {
-			found = append(found, Difference{Path: name, Kind: kind})
+			found = append(found, update.Drift{Name: name, Kind: kind})
 		}
 		if err != nil {
-			found = append(found, Difference{name, Unreadable, reasonOf(err)})
+			found = append(found, update.Drift{Name: name, Kind: update.DriftUnreadable})
 		}
 		return nil
 	}
 	for _, left := range u.LeftOver() {
-		found = append(found, Difference{left.Path, NotRestored, left.Why})
+		found = append(found, update.Drift{Name: left.Path, Kind: update.DriftNotRestored})
 	}
 	managed := u.managed()
 	inUnits := map[string]bool{}
@@ -64,10 +65,10 @@ func (u *Updater) Differences(units ...string) (found []Difference, err error) {
 			inUnits[path.Base(name)] = true
 		}
 		kinds, err := u.differences(r.Real, &r.state, read)
-		if slices.Contains(kinds, Missing) {
+		if slices.Contains(kinds, update.DriftMissing) {
 			parent, errParent := u.otherParent(r.Real)
 			if err = errParent; parent != "" {
-				name, kinds = "/"+parent, []Kind{Type}
+				name, kinds = "/"+parent, []update.DriftKind{update.DriftType}
 			}
 		}
 		if err := add(name, kinds, err); err != nil {
@@ -82,7 +83,7 @@ func (u *Updater) Differences(units ...string) (found []Difference, err error) {
 		}
 		found = append(found, dropIns...)
 	}
-	slices.SortStableFunc(found, func(a, b Difference) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortStableFunc(found, func(a, b update.Drift) int { return strings.Compare(a.Name, b.Name) })
 	return slices.Compact(found), nil
 }
 
@@ -97,7 +98,7 @@ func (u *Updater) ChangesTo(tree hosttree.Tree) ([]hosttree.Change, error) {
 	}
 	drifted, differs := map[string]bool{}, map[string]bool{}
 	for _, difference := range differences {
-		drifted[difference.Path] = drifted[difference.Path] || difference.Kind != Unreadable && difference.Kind != NotRestored
+		drifted[difference.Name] = drifted[difference.Name] || difference.Kind != update.DriftUnreadable && difference.Kind != update.DriftNotRestored
 	}
 	var changes []hosttree.Change
 	for name, r := range u.managed() {
@@ -165,7 +166,7 @@ func (d *disk) hardLinkTarget(target string) (*syscall.Stat_t, error) {
 }
 
 // findDropIns returns the drop-ins in the directory of a unit that the configuration does not contain.
-func (u *Updater) findDropIns(directory string, managed map[string]record) (additional []Difference, _ error) {
+func (u *Updater) findDropIns(directory string, managed map[string]record) (additional []update.Drift, _ error) {
 	real, found, err := u.find(directory)
 	if err != nil || !isDirectory(found) {
 		return nil, err
@@ -175,7 +176,7 @@ func (u *Updater) findDropIns(directory string, managed map[string]record) (addi
 		dropIn := path.Join(directory, name)
 		_, isManaged := managed[dropIn]
 		if _, ok := isDropIn(dropIn); ok && !isManaged {
-			additional = append(additional, Difference{Path: dropIn, Kind: AdditionalDropIn})
+			additional = append(additional, update.Drift{Name: dropIn, Kind: update.DriftAdditionalDropIn})
 		}
 	}
 	return additional, err

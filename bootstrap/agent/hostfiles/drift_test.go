@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 var _ = Describe("A difference between a host and its configuration", func() {
@@ -32,7 +33,7 @@ var _ = Describe("A difference between a host and its configuration", func() {
 	BeforeEach(func() {
 		root = newHost()
 		u = open(root)
-		update(u, nil, tree)
+		apply(u, nil, tree)
 	})
 	in := func(name string) string { return filepath.Join(root, "etc", name) }
 	write := func(name, contents string) {
@@ -55,7 +56,7 @@ var _ = Describe("A difference between a host and its configuration", func() {
 	})
 
 	DescribeTable("is reported with path and kind, and can be repaired",
-		func(change func(), want ...Difference) {
+		func(change func(), want ...update.Drift) {
 			before := snapshot(root)
 			Expect(u.Differences()).To(BeEmpty())
 			Expect(u.ChangesTo(tree)).To(BeEmpty())
@@ -66,7 +67,7 @@ var _ = Describe("A difference between a host and its configuration", func() {
 			By("it can be repaired, apart from what Poolboot does not manage")
 			changes, err := u.ChangesTo(tree)
 			Expect(err).NotTo(HaveOccurred())
-			if want[0].Kind == AdditionalDropIn {
+			if want[0].Kind == update.DriftAdditionalDropIn {
 				Expect(changes).To(BeEmpty())
 				return
 			}
@@ -76,48 +77,48 @@ var _ = Describe("A difference between a host and its configuration", func() {
 			Expect(os.RemoveAll(in("moved"))).To(Succeed())
 			Expect(differing(snapshot(root), before)).To(BeEmpty())
 		},
-		Entry("contents of another size", func() { write("systemd/system/a.service", "other") }, Difference{Path: "/etc/systemd/system/a.service", Kind: Content}),
-		Entry("contents of the same size", func() { write("systemd/system/a.service", "b") }, Difference{Path: "/etc/systemd/system/a.service", Kind: Content}),
+		Entry("contents of another size", func() { write("systemd/system/a.service", "other") }, update.Drift{Name: "/etc/systemd/system/a.service", Kind: update.DriftContent}),
+		Entry("contents of the same size", func() { write("systemd/system/a.service", "b") }, update.Drift{Name: "/etc/systemd/system/a.service", Kind: update.DriftContent}),
 		Entry("contents and time", func() {
 			before, err := os.Stat(in("systemd/system/a.service"))
 			Expect(err).NotTo(HaveOccurred())
 			write("systemd/system/a.service", "b")
 			Expect(os.Chtimes(in("systemd/system/a.service"), before.ModTime(), before.ModTime())).To(Succeed())
-		}, Difference{Path: "/etc/systemd/system/a.service", Kind: Content}),
-		Entry("a mode", func() { Expect(os.Chmod(in("dir/file"), 0o641)).To(Succeed()) }, Difference{Path: "/etc/dir/file", Kind: Mode}),
+		}, update.Drift{Name: "/etc/systemd/system/a.service", Kind: update.DriftContent}),
+		Entry("a mode", func() { Expect(os.Chmod(in("dir/file"), 0o641)).To(Succeed()) }, update.Drift{Name: "/etc/dir/file", Kind: update.DriftMode}),
 		Entry("capabilities", func() {
 			Expect(unix.Lsetxattr(in("systemd/system/a.service"), capabilities, []byte("\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), 0)).To(Succeed())
-		}, Difference{Path: "/etc/systemd/system/a.service", Kind: Capabilities}),
-		Entry("an owner", func() { Expect(os.Chown(in("dir/file"), 1000, 5)).To(Succeed()) }, Difference{Path: "/etc/dir/file", Kind: Owner}),
+		}, update.Drift{Name: "/etc/systemd/system/a.service", Kind: update.DriftCapabilities}),
+		Entry("an owner", func() { Expect(os.Chown(in("dir/file"), 1000, 5)).To(Succeed()) }, update.Drift{Name: "/etc/dir/file", Kind: update.DriftOwner}),
 		Entry("all of them", func() {
 			write("dir/file", "other")
 			Expect(os.Chmod(in("dir/file"), 0o604)).To(Succeed())
 			Expect(os.Chown(in("dir/file"), 0, 4)).To(Succeed())
-		}, Difference{Path: "/etc/dir/file", Kind: Mode}, Difference{Path: "/etc/dir/file", Kind: Owner}, Difference{Path: "/etc/dir/file", Kind: Content}),
-		Entry("a missing file", func() { Expect(os.Remove(in("systemd/system/a.service"))).To(Succeed()) }, Difference{Path: "/etc/systemd/system/a.service", Kind: Missing}),
+		}, update.Drift{Name: "/etc/dir/file", Kind: update.DriftMode}, update.Drift{Name: "/etc/dir/file", Kind: update.DriftOwner}, update.Drift{Name: "/etc/dir/file", Kind: update.DriftContent}),
+		Entry("a missing file", func() { Expect(os.Remove(in("systemd/system/a.service"))).To(Succeed()) }, update.Drift{Name: "/etc/systemd/system/a.service", Kind: update.DriftMissing}),
 		Entry("a missing directory", func() { Expect(os.RemoveAll(in("systemd/system/b.service.d"))).To(Succeed()) },
-			Difference{Path: "/etc/systemd/system/b.service.d/10-b.conf", Kind: Missing}, Difference{Path: "/etc/systemd/system/b.service.d/x", Kind: Missing}),
-		Entry("a type", func() { symlink("motd", "systemd/system/a.service") }, Difference{Path: "/etc/systemd/system/a.service", Kind: Type}),
+			update.Drift{Name: "/etc/systemd/system/b.service.d/10-b.conf", Kind: update.DriftMissing}, update.Drift{Name: "/etc/systemd/system/b.service.d/x", Kind: update.DriftMissing}),
+		Entry("a type", func() { symlink("motd", "systemd/system/a.service") }, update.Drift{Name: "/etc/systemd/system/a.service", Kind: update.DriftType}),
 		Entry("a pipe, without waiting for it", func() {
 			Expect(os.Remove(in("systemd/system/a.service"))).To(Succeed())
 			Expect(unix.Mkfifo(in("systemd/system/a.service"), 0o644)).To(Succeed())
-		}, Difference{Path: "/etc/systemd/system/a.service", Kind: Type}),
+		}, update.Drift{Name: "/etc/systemd/system/a.service", Kind: update.DriftType}),
 		Entry("a link on the way", func() {
 			Expect(os.Rename(in("dir"), in("moved"))).To(Succeed())
 			symlink("moved", "dir")
-		}, Difference{Path: "/etc/dir", Kind: Type}),
-		Entry("a link that leads elsewhere", func() { symlink("hosts", "link") }, Difference{Path: "/etc/link", Kind: LinkTarget}),
+		}, update.Drift{Name: "/etc/dir", Kind: update.DriftType}),
+		Entry("a link that leads elsewhere", func() { symlink("hosts", "link") }, update.Drift{Name: "/etc/link", Kind: update.DriftLinkTarget}),
 		Entry("a hard link that leads elsewhere", func() {
 			Expect(os.Remove(in("hard"))).To(Succeed())
 			Expect(os.Link(in("motd"), in("hard"))).To(Succeed())
-		}, Difference{Path: "/etc/hard", Kind: LinkTarget}),
-		Entry("a unit that is masked", func() { symlink("/dev/null", "systemd/system/m.service") }, Difference{Path: "/etc/systemd/system/m.service", Kind: Type}),
+		}, update.Drift{Name: "/etc/hard", Kind: update.DriftLinkTarget}),
+		Entry("a unit that is masked", func() { symlink("/dev/null", "systemd/system/m.service") }, update.Drift{Name: "/etc/systemd/system/m.service", Kind: update.DriftType}),
 		Entry("an additional drop-in of a configured unit", func() { write("systemd/system/a.service.d/50.conf", "") },
-			Difference{Path: "/etc/systemd/system/a.service.d/50.conf", Kind: AdditionalDropIn}),
+			update.Drift{Name: "/etc/systemd/system/a.service.d/50.conf", Kind: update.DriftAdditionalDropIn}),
 		Entry("beside a configured one", func() { write("systemd/system/b.service.d/50.conf", "") },
-			Difference{Path: "/etc/systemd/system/b.service.d/50.conf", Kind: AdditionalDropIn}),
+			update.Drift{Name: "/etc/systemd/system/b.service.d/50.conf", Kind: update.DriftAdditionalDropIn}),
 		Entry("of a unit of the image", func() { write("systemd/system/image.service.d/50.conf", "") },
-			Difference{Path: "/etc/systemd/system/image.service.d/50.conf", Kind: AdditionalDropIn}),
+			update.Drift{Name: "/etc/systemd/system/image.service.d/50.conf", Kind: update.DriftAdditionalDropIn}),
 	)
 
 	It("costs no reading of contents that did not change", func() {
@@ -131,7 +132,7 @@ var _ = Describe("A difference between a host and its configuration", func() {
 		}, "10s", "100ms").Should(Equal(5), "the files are older than a second")
 		write("dir/file", "FILE")
 		Expect(os.Chtimes(in("dir/file"), old, old)).To(Succeed())
-		Expect(u.Differences()).To(ConsistOf(Difference{Path: "/etc/dir/file", Kind: Content}), "the change hides its time")
+		Expect(u.Differences()).To(ConsistOf(update.Drift{Name: "/etc/dir/file", Kind: update.DriftContent}), "the change hides its time")
 		write("dir/file", "file")
 		Eventually(func() int {
 			Expect(u.Differences()).To(BeEmpty())
@@ -143,8 +144,8 @@ var _ = Describe("A difference between a host and its configuration", func() {
 		}
 		Expect(u.Differences()).To(HaveLen(5))
 		write("dir/file", "FILE")
-		Expect(u.Differences()).To(ContainElement(Difference{Path: "/etc/dir/file", Kind: Content}))
+		Expect(u.Differences()).To(ContainElement(update.Drift{Name: "/etc/dir/file", Kind: update.DriftContent}))
 		write("dir/file", "file")
-		Expect(u.Differences()).NotTo(ContainElement(Difference{Path: "/etc/dir/file", Kind: Content}))
+		Expect(u.Differences()).NotTo(ContainElement(update.Drift{Name: "/etc/dir/file", Kind: update.DriftContent}))
 	})
 })

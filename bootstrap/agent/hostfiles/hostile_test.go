@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 // mountFUSE mounts a file system as fusermount does for the user with ID 1000. Its server never answers. It returns a
@@ -84,7 +85,7 @@ var _ = Describe("A user of the host other than root", func() {
 
 	It("can't have a file written where the configuration has a link, in the update that removes that link", func() {
 		linked := hosttree.Tree{"/etc/app": link("/opt/app")}
-		update(u, nil, linked)
+		apply(u, nil, linked)
 		plant("/etc/app", "home/x/.ssh")
 		before := snapshot(root)
 		err := u.Apply(hosttree.Changes(linked, keys), true)
@@ -95,12 +96,12 @@ var _ = Describe("A user of the host other than root", func() {
 	It("can move its own directory elsewhere in what it owns", func() {
 		own("home/x/real")
 		plant("real", "home/x/.ssh")
-		update(u, nil, keys)
+		apply(u, nil, keys)
 		Expect(os.ReadFile(filepath.Join(root, "home/x/real/authorized_keys"))).To(BeEquivalentTo("ssh-ed25519 x"))
 	})
 
 	It("can't have a repair, an update, a forced one or an end of the configuration write elsewhere after the file was written", func() {
-		update(u, nil, keys)
+		apply(u, nil, keys)
 		for _, target := range []string{"/root/.ssh", "/etc"} {
 			plant(target, "home/x/.ssh")
 			before := snapshot(root)
@@ -137,24 +138,24 @@ var _ = Describe("A user of the host other than root", func() {
 	It("can't stop the check of the host", func() {
 		own("home/x/d")
 		tree := hosttree.Tree{"/etc/hard": hardLink("/home/x/d/f"), "/home/x/d/f": file("f"), "/etc/other": file("a")}
-		update(u, nil, tree)
+		apply(u, nil, tree)
 		plant("/etc", "home/x/d")
 		Expect(os.WriteFile(filepath.Join(root, "etc/other"), []byte("b"), 0o644)).To(Succeed())
-		Expect(u.Differences()).To(ContainElement(Difference{Path: "/etc/other", Kind: Content}))
+		Expect(u.Differences()).To(ContainElement(update.Drift{Name: "/etc/other", Kind: update.DriftContent}))
 	})
 
 	DescribeTable("can't stop the check or an update of other paths, or make them wait, by", func(obstruct func() (end func())) {
 		Expect(os.MkdirAll(filepath.Join(root, "home/x/.ssh"), 0o755)).To(Succeed())
 		own("home/x/.ssh")
 		tree := hosttree.Tree{"/etc/hard": hardLink("/home/x/.ssh/f"), "/home/x/.ssh/f": file("f"), "/home/x/.ssh/keys": file("k"), "/etc/other": file("a"), "/etc/z": file("a")}
-		update(u, nil, tree)
+		apply(u, nil, tree)
 		end := obstruct()
 		soon(end, func() {
 			Expect(os.WriteFile(filepath.Join(root, "etc/other"), []byte("b"), 0o644)).To(Succeed())
 			found, err := u.Differences()
 			Expect(err).NotTo(HaveOccurred())
-			Expect(found).To(ContainElement(Difference{Path: "/etc/other", Kind: Content}))
-			Expect(found).To(ContainElement(HaveField("Path", HavePrefix("/home/x/.ssh"))))
+			Expect(found).To(ContainElement(update.Drift{Name: "/etc/other", Kind: update.DriftContent}))
+			Expect(found).To(ContainElement(HaveField("Name", HavePrefix("/home/x/.ssh"))))
 
 			By("an update of other paths")
 			changes, err := u.ChangesTo(hosttree.Tree{"/etc/other": file("c"), "/etc/hard": tree["/etc/hard"], "/home/x/.ssh/f": file("f"), "/home/x/.ssh/keys": file("k")})
@@ -210,7 +211,7 @@ var _ = Describe("A user of the host other than root", func() {
 
 	It("can't have the check read more than the configuration has by exchanging a file while it is compared", func() {
 		tree := hosttree.Tree{"/home/x/keys": file("keys")}
-		update(u, nil, tree)
+		apply(u, nil, tree)
 		name := filepath.Join(root, "home/x/keys")
 		original, err := os.Open(name)
 		Expect(err).NotTo(HaveOccurred())
@@ -265,7 +266,7 @@ var _ = Describe("A user of the host other than root", func() {
 	It("can own a link that only root can place", func() {
 		Expect(os.Symlink("/opt", filepath.Join(root, "etc/l"))).To(Succeed())
 		Expect(os.Lchown(filepath.Join(root, "etc/l"), uid, uid)).To(Succeed())
-		update(u, nil, hosttree.Tree{"/etc/l/new": file("x")})
+		apply(u, nil, hosttree.Tree{"/etc/l/new": file("x")})
 		Expect(filepath.Join(root, "opt/new")).To(BeARegularFile())
 	})
 })

@@ -231,13 +231,13 @@ var _ = Describe("A host that Ignition installed", func() {
 			Expect(differing(withoutLinkOwners(snapshot(root)), withoutLinkOwners(snapshot(fresh)))).To(BeEmpty(), "%s", context)
 			Expect(u.RollBack()).To(Succeed(), "%s", context)
 			Expect(differing(snapshot(root), before)).To(BeEmpty(), "%s", context)
-			update(u, tree, next)
+			apply(u, tree, next)
 			Expect(differing(withoutLinkOwners(snapshot(root)), withoutLinkOwners(snapshot(fresh)))).To(BeEmpty(), "%s", context)
 			Expect(u.Differences()).To(BeEmpty(), "%s", context)
 			tree = next
 			Expect(os.RemoveAll(fresh)).To(Succeed())
 		}
-		update(u, tree, nil)
+		apply(u, tree, nil)
 		Expect(differing(snapshot(root), image)).To(BeEmpty(), "%s", documents[0])
 		Expect(slots(root)).To(BeEmpty())
 		Expect(u.Close()).To(Succeed())
@@ -257,20 +257,20 @@ var _ = Describe("A host that Ignition installed", func() {
 		home := filepath.Join(root, "home/core")
 		Expect(os.MkdirAll(filepath.Join(home, ".ssh/authorized_keys.d"), 0o755)).To(Succeed())
 		u := open(root)
-		update(u, nil, treeOf(root, document))
+		apply(u, nil, treeOf(root, document))
 		Expect(snapshot(root)).To(And(
 			HaveKeyWithValue("home/core/.ssh", "drwxr-xr-x 0:0"),
 			HaveKeyWithValue("home/core/.ssh/authorized_keys.d/ignition", `-rw------- 1000:1000 "ssh-ed25519 1\nssh-ed25519 2\n"`),
 		))
-		update(u, treeOf(root, document), nil)
+		apply(u, treeOf(root, document), nil)
 		Expect(os.RemoveAll(filepath.Join(home, ".ssh"))).To(Succeed())
 		before := snapshot(root)
-		update(u, nil, treeOf(root, document))
+		apply(u, nil, treeOf(root, document))
 		Expect(snapshot(root)).To(And(
 			HaveKeyWithValue("home/core/.ssh", "drwx------ 1000:1000"),
 			HaveKeyWithValue("home/core/.ssh/authorized_keys.d", "drwx------ 1000:1000"),
 		))
-		update(u, treeOf(root, document), nil)
+		apply(u, treeOf(root, document), nil)
 		Expect(differing(snapshot(root), before)).To(BeEmpty())
 	})
 
@@ -313,7 +313,7 @@ var _ = Describe("A host that Ignition installed", func() {
 			Expect(os.CopyFS(filepath.Join(root, "usr/etc"), os.DirFS(filepath.Join(root, pristine, "etc")))).To(Succeed())
 			image = snapshot(root)
 		})
-		update(u, tree, nil)
+		apply(u, tree, nil)
 		Expect(differing(snapshot(root), image)).To(BeEmpty())
 	})
 
@@ -349,14 +349,14 @@ var _ = Describe("A host that Ignition installed", func() {
 		without := maps.Clone(tree)
 		delete(without, "/etc/new")
 		delete(without, "/usr/local/bin/new")
-		update(u, tree, without)
+		apply(u, tree, without)
 		Expect(filepath.Join(root, "etc/new")).NotTo(BeAnExistingFile())
 		Expect(filepath.Join(root, "usr/local/bin/new")).NotTo(BeAnExistingFile(), "it is a directory for the files of a host")
 
 		By("a copy of /etc in the image tells what it had")
 		Expect(os.MkdirAll(filepath.Join(root, "usr/etc/alternatives"), 0o755)).To(Succeed())
 		Expect(os.Symlink("/usr/bin/nano", filepath.Join(root, "usr/etc/alternatives/editor"))).To(Succeed())
-		update(u, without, hosttree.Tree{"/lib/program": tree["/lib/program"]})
+		apply(u, without, hosttree.Tree{"/lib/program": tree["/lib/program"]})
 		Expect(os.Readlink(filepath.Join(root, "etc/alternatives/editor"))).To(Equal("/usr/bin/nano"))
 		Expect(filepath.Join(root, "etc/systemd/system/sshd.service")).NotTo(BeAnExistingFile())
 	})
@@ -372,7 +372,7 @@ var _ = Describe("A host that Ignition installed", func() {
 		runIgnition(root, document)
 		tree := treeOf(root, document)
 		Expect(u.Adopt(tree)).To(Succeed())
-		update(u, tree, nil)
+		apply(u, tree, nil)
 		Expect(differing(snapshot(root), image)).To(BeEmpty())
 	})
 
@@ -389,7 +389,7 @@ var _ = Describe("A host that Ignition installed", func() {
 			ContainSubstring("it is not known what the image has at this path: replace the Machine, keep the entry, or run kubectl poolboot rollout retry"))))
 		Expect(differing(snapshot(root), before)).To(BeEmpty())
 		rest := hosttree.Tree{"/etc/motd": tree["/etc/motd"]}
-		update(u, tree, rest)
+		apply(u, tree, rest)
 		Expect(snapshot(root)).To(And(Not(HaveKey("etc/new")), HaveKeyWithValue("etc/conf.d", HavePrefix("drwx------"))))
 		Expect(u.Apply(hosttree.Changes(rest, nil), true)).To(Succeed())
 		Expect(u.Confirm()).To(Succeed())

@@ -18,7 +18,7 @@ var _ = Describe("A look at a host", func() {
 	BeforeEach(func() {
 		root = newHost()
 		u = open(root)
-		update(u, nil, hosttree.Tree{"/etc/f": file("a"), "/etc/dir/g": file("g")})
+		apply(u, nil, hosttree.Tree{"/etc/f": file("a"), "/etc/dir/g": file("g")})
 		Expect(os.MkdirAll(filepath.Join(root, "etc/systemd/system/multi-user.target.wants"), 0o755)).To(Succeed())
 	})
 	look := func() uint64 { return u.Look("a.service") }

@@ -12,12 +12,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 // CheckError is why an update is not possible. Nothing was changed.
 type CheckError struct {
 	// Differences are paths that were changed since Poolboot wrote them.
-	Differences []Difference
+	Differences []update.Drift
 	// Obstacles are paths that can't be changed as the configuration wants.
 	Obstacles []Obstacle
 }
@@ -25,7 +26,7 @@ type CheckError struct {
 func (e *CheckError) Error() string {
 	var parts []string
 	for _, d := range e.Differences {
-		parts = append(parts, fmt.Sprintf("%s: it was changed since Poolboot wrote it (%s): restore it, or run kubectl poolboot rollout retry", d.Path, d.Kind))
+		parts = append(parts, fmt.Sprintf("%s: it was changed since Poolboot wrote it (%s): restore it, or run kubectl poolboot rollout retry", d.Name, d.Kind))
 	}
 	for _, o := range e.Obstacles {
 		parts = append(parts, o.Error())
@@ -145,11 +146,11 @@ func (p *plan) newGoal(change hosttree.Change, force bool) (*goal, error) {
 		if _, isObstacle := errors.AsType[*Obstacle](err); err != nil && (!force || isObstacle) {
 			return nil, err
 		} else if err != nil {
-			kinds = []Kind{Unreadable}
+			kinds = []update.DriftKind{update.DriftUnreadable}
 		}
 		if !force {
 			for _, kind := range kinds {
-				p.refused.Differences = append(p.refused.Differences, Difference{Path: change.Path, Kind: kind})
+				p.refused.Differences = append(p.refused.Differences, update.Drift{Name: change.Path, Kind: kind})
 			}
 		}
 		if want := change.To; want != nil && len(kinds) == 0 && want.Type != hosttree.HardLink && isSameState(r.state, stateOf(*want)) {

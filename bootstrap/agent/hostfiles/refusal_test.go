@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 var _ = Describe("An update of files that is not possible", func() {
@@ -36,8 +37,8 @@ var _ = Describe("An update of files that is not possible", func() {
 		Expect(differing(snapshot(root), before)).To(BeEmpty())
 		Expect(slots(root)).To(BeEmpty())
 		Expect(u.isInterrupted() || u.IsUnconfirmed()).To(BeFalse())
-		update(u, nil, hosttree.Tree{"/opt/works": file("works")})
-		update(u, hosttree.Tree{"/opt/works": file("works")}, nil)
+		apply(u, nil, hosttree.Tree{"/opt/works": file("works")})
+		apply(u, hosttree.Tree{"/opt/works": file("works")}, nil)
 		Expect(differing(snapshot(root), before)).To(BeEmpty())
 	}
 
@@ -123,7 +124,7 @@ var _ = Describe("An update of files that is not possible", func() {
 
 	It("because others wrote to a directory that should become a file, reports it", func() {
 		a := hosttree.Tree{"/etc/x/y": file("y")}
-		update(u, nil, a)
+		apply(u, nil, a)
 		Expect(os.WriteFile(filepath.Join(root, "etc/x/foreign"), nil, 0o600)).To(Succeed())
 		expectRefused(a, hosttree.Tree{"/etc/x": file("x")}, "nothing was changed: /etc/x: it is a directory with files that Poolboot did not write: move them")
 	})
@@ -161,7 +162,7 @@ var _ = Describe("An update of files that is not possible", func() {
 		a := hosttree.Tree{
 			"/etc/content": file("secret"), "/etc/mode": file("x"), "/etc/owner": file("x"), "/etc/type": file("x"), "/etc/missing": file("x"), "/etc/link": link("motd"),
 		}
-		update(u, nil, a)
+		apply(u, nil, a)
 		in := func(name string) string { return filepath.Join(root, "etc", name) }
 		Expect(os.WriteFile(in("content"), []byte("SECRET"), 0o600)).To(Succeed())
 		Expect(os.Chmod(in("mode"), 0o600)).To(Succeed())
@@ -176,8 +177,8 @@ var _ = Describe("An update of files that is not possible", func() {
 		err := u.Apply(hosttree.Changes(a, nil), false)
 		var refused *CheckError
 		Expect(errors.As(err, &refused)).To(BeTrue())
-		Expect(refused.Differences).To(ConsistOf(Difference{Path: "/etc/content", Kind: Content}, Difference{Path: "/etc/mode", Kind: Mode}, Difference{Path: "/etc/owner", Kind: Owner},
-			Difference{Path: "/etc/type", Kind: Type}, Difference{Path: "/etc/missing", Kind: Missing}, Difference{Path: "/etc/link", Kind: LinkTarget}))
+		Expect(refused.Differences).To(ConsistOf(update.Drift{Name: "/etc/content", Kind: update.DriftContent}, update.Drift{Name: "/etc/mode", Kind: update.DriftMode}, update.Drift{Name: "/etc/owner", Kind: update.DriftOwner},
+			update.Drift{Name: "/etc/type", Kind: update.DriftType}, update.Drift{Name: "/etc/missing", Kind: update.DriftMissing}, update.Drift{Name: "/etc/link", Kind: update.DriftLinkTarget}))
 		Expect(err.Error()).To(ContainSubstring("/etc/mode: it was changed since Poolboot wrote it (Mode): restore it, or run kubectl poolboot rollout retry"))
 		Expect(strings.ToLower(err.Error())).NotTo(ContainSubstring("secret"))
 		Expect(differing(snapshot(root), before)).To(BeEmpty())
@@ -191,7 +192,7 @@ var _ = Describe("An update of files that is not possible", func() {
 	It("because a link was placed on the way to a path, writes nothing through it, also if forced", func() {
 		outside := newDirectory(GinkgoT())
 		a := hosttree.Tree{"/etc/x/y": file("1")}
-		update(u, nil, a)
+		apply(u, nil, a)
 		Expect(os.Rename(filepath.Join(root, "etc/x"), filepath.Join(root, "etc/moved"))).To(Succeed())
 		Expect(os.Symlink("moved", filepath.Join(root, "etc/x"))).To(Succeed())
 		before = snapshot(root)
@@ -252,13 +253,13 @@ var _ = Describe("An update of files that is possible", func() {
 		DeferCleanup(opened.Close)
 
 		tree := hosttree.Tree{"/opt/program": file("#!/bin/sh\n", mode(0o755)), "/etc/motd": file("new")}
-		update(u, nil, tree)
+		apply(u, nil, tree)
 		Expect(os.ReadFile(program)).To(BeEquivalentTo("#!/bin/sh\n"))
 		old := make([]byte, 7)
 		_, err = opened.ReadAt(old, 0)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(old)).To(Equal("welcome"))
-		update(u, tree, nil)
+		apply(u, tree, nil)
 		Expect(os.ReadFile(program)).To(Equal(contents))
 	})
 
@@ -268,9 +269,9 @@ var _ = Describe("An update of files that is possible", func() {
 		before := snapshot(root)
 		u := open(root)
 		tree := hosttree.Tree{"/etc/motd": file("new")}
-		update(u, nil, tree)
+		apply(u, nil, tree)
 		Expect(os.ReadFile(filepath.Join(root, "etc/other"))).To(BeEquivalentTo("welcome to the image\n"))
-		update(u, tree, nil)
+		apply(u, tree, nil)
 		Expect(differing(snapshot(root), before)).To(BeEmpty())
 	})
 
@@ -279,8 +280,8 @@ var _ = Describe("An update of files that is possible", func() {
 		u := open(root)
 		a := hosttree.Tree{"/etc/a": file("1"), "/etc/b": hardLink("/etc/a")}
 		b := hosttree.Tree{"/etc/a": file("2"), "/etc/b": hardLink("/etc/a")}
-		update(u, nil, a)
-		update(u, a, b)
+		apply(u, nil, a)
+		apply(u, a, b)
 		Expect(os.ReadFile(filepath.Join(root, "etc/b"))).To(BeEquivalentTo("2"))
 		Expect(filepath.Join(root, "etc/b")).To(BeSameFile(filepath.Join(root, "etc/a")))
 	})
@@ -291,9 +292,9 @@ var _ = Describe("An update of files that is possible", func() {
 		deep := strings.Repeat("/"+strings.Repeat("d", 200), 15)
 		tree := hosttree.Tree{"/etc/" + strings.Repeat("n", 255): file("x"), deep: file("deep")}
 		before := snapshot(root)
-		update(u, nil, tree)
+		apply(u, nil, tree)
 		Expect(u.Differences()).To(BeEmpty())
-		update(u, tree, nil)
+		apply(u, tree, nil)
 		Expect(differing(snapshot(root), before)).To(BeEmpty())
 	})
 
@@ -302,14 +303,14 @@ var _ = Describe("An update of files that is possible", func() {
 		before := snapshot(root)
 		u := open(root)
 		a := hosttree.Tree{"/opt/x": directory(mode(0o700), owner(1000, 1000)), "/opt/x/y/z": file("z"), "/opt/other": file("1")}
-		update(u, nil, a)
+		apply(u, nil, a)
 		foreign := filepath.Join(root, "opt/x/y/foreign")
 		Expect(os.WriteFile(foreign, nil, 0o600)).To(Succeed())
 		b := hosttree.Tree{"/opt/other": file("2")}
-		update(u, a, b)
+		apply(u, a, b)
 		Expect(snapshot(root)).To(And(HaveKey("opt/x/y/foreign"), HaveKeyWithValue("opt/x", HavePrefix("drwxr-xr-x 0:0")), Not(HaveKey("opt/x/y/z"))))
 		Expect(os.Remove(foreign)).To(Succeed())
-		update(u, b, nil)
+		apply(u, b, nil)
 		Expect(differing(snapshot(root), before)).To(BeEmpty())
 	})
 })

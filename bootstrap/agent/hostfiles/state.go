@@ -14,44 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
-
-// Kind is how a path differs from its configuration.
-type Kind string
-
-// Kinds of differences.
-const (
-	Missing    Kind = "Missing"
-	Type       Kind = "Type"
-	Content    Kind = "Content"
-	Mode       Kind = "Mode"
-	Owner      Kind = "Owner"
-	LinkTarget Kind = "LinkTarget"
-	// Capabilities is a file that gives capabilities to who runs it: a configuration never does.
-	Capabilities Kind = "Capabilities"
-	// AdditionalDropIn is a drop-in of a configured unit that the configuration does not contain.
-	AdditionalDropIn Kind = "AdditionalDropIn"
-	// Unreadable is a path of which it is not known whether it differs.
-	Unreadable Kind = "Unreadable"
-	// NotRestored is a path that the undo of an update could not restore.
-	NotRestored Kind = "NotRestored"
-)
-
-// Difference is a path that differs from its configuration.
-type Difference struct {
-	Path string
-	Kind Kind
-	// Why is set for Unreadable and NotRestored. It says what to do, as far as that is known.
-	Why string
-}
-
-// String returns the difference for messages.
-func (d Difference) String() string {
-	if d.Why != "" {
-		return d.Path + ": " + string(d.Kind) + ": " + d.Why
-	}
-	return d.Path + ": " + string(d.Kind)
-}
 
 // state is the configured state of a path. What is not set can be anything.
 type state struct {
@@ -93,7 +57,7 @@ type contents struct {
 
 // differences returns how what is at a real path differs from a state. read returns the contents of a file
 // of a size.
-func (d *disk) differences(real string, s *state, read func(real string, size int64) (contents, error)) (kinds []Kind, err error) {
+func (d *disk) differences(real string, s *state, read func(real string, size int64) (contents, error)) (kinds []update.DriftKind, err error) {
 	stat, err := d.stat(real)
 	if err != nil {
 		return nil, err
@@ -104,7 +68,7 @@ func (d *disk) differences(real string, s *state, read func(real string, size in
 		if isMask, err := d.isMask(stat, real); err != nil || !isMask {
 			return nil, err
 		}
-		return []Kind{Type}, nil
+		return []update.DriftKind{update.DriftType}, nil
 	case hosttree.Directory:
 		want = syscall.S_IFDIR
 	case hosttree.Link:
@@ -114,40 +78,40 @@ func (d *disk) differences(real string, s *state, read func(real string, size in
 	}
 	switch {
 	case stat == nil:
-		return []Kind{Missing}, nil
+		return []update.DriftKind{update.DriftMissing}, nil
 	case s.Type == hosttree.HardLink:
 		if file, err := d.hardLinkTarget(s.Target); err != nil || file == nil || file.Ino != stat.Ino || file.Dev != stat.Dev {
-			return []Kind{LinkTarget}, err
+			return []update.DriftKind{update.DriftLinkTarget}, err
 		}
 		return nil, nil
 	case stat.Mode&syscall.S_IFMT != want:
-		return []Kind{Type}, nil
+		return []update.DriftKind{update.DriftType}, nil
 	}
 	if s.Mode != nil && *s.Mode != stat.Mode&0o7777 {
-		kinds = append(kinds, Mode)
+		kinds = append(kinds, update.DriftMode)
 	}
 	if s.UID != nil && *s.UID != int(stat.Uid) || s.GID != nil && *s.GID != int(stat.Gid) {
-		kinds = append(kinds, Owner)
+		kinds = append(kinds, update.DriftOwner)
 	}
 	switch {
 	case s.Type == hosttree.Link:
 		if got, err := d.readlink(real); err != nil {
 			return kinds, err
 		} else if got != s.Target {
-			kinds = append(kinds, LinkTarget)
+			kinds = append(kinds, update.DriftLinkTarget)
 		}
 	case s.Sum != "" && s.Size != stat.Size:
-		kinds = append(kinds, Content)
+		kinds = append(kinds, update.DriftContent)
 	case s.Sum != "":
 		got, err := read(real, s.Size)
 		if err != nil {
 			return kinds, err
 		}
 		if got.sum != s.Sum {
-			kinds = append(kinds, Content)
+			kinds = append(kinds, update.DriftContent)
 		}
 		if got.hasCapabilities {
-			kinds = append(kinds, Capabilities)
+			kinds = append(kinds, update.DriftCapabilities)
 		}
 	}
 	return kinds, nil

@@ -103,7 +103,7 @@ func tryOpen(directory string) (*Updater, error) {
 }
 
 // update applies and confirms the update from one tree to another.
-func update(u *Updater, from, to hosttree.Tree) {
+func apply(u *Updater, from, to hosttree.Tree) {
 	GinkgoHelper()
 	Expect(u.Apply(hosttree.Changes(from, to), false)).To(Succeed())
 	Expect(u.Confirm()).To(Succeed())

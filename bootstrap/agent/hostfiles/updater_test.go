@@ -18,7 +18,7 @@ var _ = Describe("An update of files", func() {
 	BeforeEach(func() { root = newHost() })
 
 	It("writes contents, modes with special bits, owners, links and the parents of what it writes", func() {
-		update(open(root), nil, hosttree.Tree{
+		apply(open(root), nil, hosttree.Tree{
 			"/etc/new/deep/a": file("a", mode(0o4750), owner(1000, 4)),
 			"/opt/sticky":     directory(mode(0o1777), owner(1000, 1000)),
 			"/etc/empty":      keptFile(),
@@ -51,9 +51,9 @@ var _ = Describe("An update of files", func() {
 			"/home/core/.ssh/a/b/c": file("c"),
 		}
 		u := open(root)
-		update(u, nil, tree)
+		apply(u, nil, tree)
 		Expect(snapshot(root)).NotTo(Equal(before))
-		update(u, tree, nil)
+		apply(u, tree, nil)
 		Expect(differing(snapshot(root), before)).To(BeEmpty())
 		Expect(inodeOf(root, "etc/image.conf")).To(Equal(inode))
 		Expect(slots(root)).To(BeEmpty())
@@ -63,14 +63,14 @@ var _ = Describe("An update of files", func() {
 		root := newHost()
 		u := open(root)
 		tree := hosttree.Tree{"/etc/l": link("motd"), "/etc/f": file("1")}
-		update(u, nil, tree)
+		apply(u, nil, tree)
 		Expect(u.Links()).To(Equal(map[string]string{"/etc/l": "motd"}))
-		update(u, tree, nil)
+		apply(u, tree, nil)
 		Expect(u.Links()).To(BeEmpty())
 	})
 
 	It("labels a new file like the one that it replaces, or like its directory", func() {
-		update(open(root), nil, hosttree.Tree{"/etc/image.conf": file("other"), "/etc/new": file("new")})
+		apply(open(root), nil, hosttree.Tree{"/etc/image.conf": file("other"), "/etc/new": file("new")})
 		Expect(snapshot(root)).To(And(
 			HaveKeyWithValue("etc/image.conf", HaveSuffix("system_u:object_r:image_t:s0")),
 			HaveKeyWithValue("etc/new", HaveSuffix("system_u:object_r:etc_t:s0")),
@@ -81,7 +81,7 @@ var _ = Describe("An update of files", func() {
 		a := hosttree.Tree{"/etc/motd": file("a"), "/etc/a/b": file("a"), "/etc/hard": hardLink("/etc/a/b")}
 		b := hosttree.Tree{"/etc/motd": file("b"), "/etc/a": file("b"), "/etc/hard": file("b"), "/etc/hosts": keptFile(mode(0o600))}
 		u := open(root)
-		update(u, nil, a)
+		apply(u, nil, a)
 		before := snapshot(root)
 		Expect(u.Apply(hosttree.Changes(a, b), false)).To(Succeed())
 		Expect(u.IsUnconfirmed()).To(BeTrue())
@@ -93,9 +93,9 @@ var _ = Describe("An update of files", func() {
 		Expect(u.IsUnconfirmed()).To(BeTrue())
 		Expect(u.RollBack()).To(Succeed())
 		Expect(differing(snapshot(root), before)).To(BeEmpty())
-		update(u, a, b)
+		apply(u, a, b)
 		Expect(u.RollBack()).To(Succeed(), "there is nothing to undo")
-		update(u, b, nil)
+		apply(u, b, nil)
 		Expect(slots(root)).To(BeEmpty())
 	})
 
@@ -142,7 +142,7 @@ var _ = Describe("An update of files", func() {
 						Expect(err).To(isRefused)
 						Expect(fresh).To(BeNil(), "a fresh host can have it")
 						Expect(differing(snapshot(root), middle)).To(BeEmpty())
-						update(u, a, nil)
+						apply(u, a, nil)
 						Expect(differing(snapshot(root), before)).To(BeEmpty())
 						Expect(u.Close()).To(Succeed())
 						continue
@@ -152,7 +152,7 @@ var _ = Describe("An update of files", func() {
 						Expect(differing(snapshot(root), fresh)).To(BeEmpty())
 					}
 					Expect(u.Differences()).To(BeEmpty())
-					update(u, b, nil)
+					apply(u, b, nil)
 					Expect(differing(snapshot(root), before)).To(BeEmpty())
 					Expect(slots(root)).To(BeEmpty())
 					Expect(u.Close()).To(Succeed())
@@ -169,11 +169,11 @@ var _ = Describe("An update of files", func() {
 		before := snapshot(root)
 		tree := hosttree.Tree{"/opt/data/x/old": file("new"), "/opt/data/y/z": file("new"), "/etc/motd": file("new")}
 		u := open(root)
-		update(u, nil, tree)
+		apply(u, nil, tree)
 		Expect(snapshot(root)).To(HaveKeyWithValue("opt/data/x/old", ContainSubstring(`"new"`)))
 		Expect(slots(root)).To(ConsistOf(HavePrefix(filepath.Join(root, "opt/data/.poolboot")), HavePrefix(filepath.Join(root, "var/lib/poolboot/slots"))))
 		Expect(os.Stat(filepath.Join(root, "opt/data/.poolboot"))).To(HaveField("Mode()", os.ModeDir|0o700))
-		update(u, tree, nil)
+		apply(u, tree, nil)
 		Expect(differing(snapshot(root), before)).To(BeEmpty())
 		Expect(filepath.Join(root, "opt/data/.poolboot")).NotTo(BeADirectory())
 	})

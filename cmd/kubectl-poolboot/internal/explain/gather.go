@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -176,31 +175,12 @@ func (g *gatherer) planUpdate(ctx context.Context, s *subject) {
 	worker, _ := pool.OfRole(s.pools, poolv1.RoleWorker)
 	isMoved := configs[0].Labels[poolv1.RenderedForLabel] != of.Name
 	can := update.CapabilitiesWithout(s.config.Status.Update.UnsupportedChanges...)
-	paths := changeByHand(&configs[0].Spec, drift)
-	plan, err := pool.PlanUpdate(of, worker, configs[0].Spec, configs[1].Spec, isMoved, can, paths...)
+	plan, err := pool.PlanUpdate(of, worker, configs[0].Spec, configs[1].Spec, isMoved, can, update.ParseDrift(drift)...)
 	if err != nil {
 		s.addUnseen("effect of the update", err)
 		return
 	}
 	s.reboot = plan.DescribeReboot()
-}
-
-// changeByHand changes the kernel arguments and the operating system of a configuration to others, if they are in what
-// an agent reports that differs on its host. It returns the paths of that which a host can write again.
-func changeByHand(spec *poolv1.MachineConfigSpec, drift string) (paths []string) {
-	for difference := range strings.SplitSeq(drift, "; ") {
-		name, kind, _ := strings.Cut(difference, ": ")
-		switch kind {
-		case "MissingKernelArgument", "AdditionalKernelArgument":
-			spec.KernelArguments = append(spec.KernelArguments, name)
-		case "OperatingSystem":
-			spec.OSImageURL, spec.Extensions, spec.KernelType = "", nil, ""
-		case "", "AdditionalDropIn", "Masked", "NotRestored", "Overridden", "Unreadable":
-		default:
-			paths = append(paths, name)
-		}
-	}
-	return paths
 }
 
 // readPools finds the Cluster of a subject, and reads the pools of that Cluster.
