@@ -392,11 +392,3 @@ var _ = Describe("The decision about a Node", func() {
 		Expect(decide(situation(ready, rules, labels)).record.derived).To(BeNil(), "a record that is not lost stays as it is")
 	})
 })
-
-// declared returns taints as a pool declares them.
-func declared(taints ...corev1.Taint) (of []nodev1.Taint) {
-	for _, t := range taints {
-		of = append(of, nodev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
-	}
-	return of
-}

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
@@ -128,3 +129,11 @@ var _ = Describe("What a pool declares for an existing Node", func() {
 		Expect(config.Status.NodeRef).To(Equal(bootstrapv1.NodeReference{Name: name, UID: oldUID}))
 	})
 })
+
+// declared returns taints as a pool declares them.
+func declared(taints ...corev1.Taint) (of []nodev1.Taint) {
+	for _, t := range taints {
+		of = append(of, nodev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+	}
+	return of
+}
