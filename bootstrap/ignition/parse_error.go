@@ -99,8 +99,7 @@ func NewProblem(entry report.Entry) Problem {
 // decodeError returns a ParseError with the place where JSON is malformed, or with every value that a type of the spec
 // can't hold.
 func decodeError(raw []byte, err error, of reflect.Type) error {
-	var broken *json.SyntaxError
-	if errors.As(err, &broken) {
+	if broken, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return &ParseError{Problems: []Problem{{Path: pathAt(raw, broken.Offset), Line: lineAt(raw, broken.Offset),
 			Message: "malformed JSON: " + broken.Error() + ": correct it"}}}
 	}

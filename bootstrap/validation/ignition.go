@@ -57,8 +57,7 @@ func KeyWarnings(config *runtime.RawExtension, parent *field.Path) (warnings []s
 // withoutLines returns the error of a document within an object without lines: the document of the API server has one,
 // and in a file they are not the file's.
 func withoutLines(err error) error {
-	var malformed *ignition.ParseError
-	if errors.As(err, &malformed) {
+	if malformed, ok := errors.AsType[*ignition.ParseError](err); ok {
 		for i := range malformed.Problems {
 			malformed.Problems[i].Line = 0
 		}
@@ -85,8 +84,7 @@ func parseErrors(err error, path *field.Path) (errs field.ErrorList) {
 
 // guardErrors returns an error for each entry that a guard refuses.
 func guardErrors(err error, path *field.Path) (errs field.ErrorList) {
-	var guarded *ignition.GuardError
-	if errors.As(err, &guarded) {
+	if guarded, ok := errors.AsType[*ignition.GuardError](err); ok {
 		for _, entry := range guarded.Entries {
 			errs = append(errs, field.Forbidden(childPath(path, entry.Path), entry.Why))
 		}

@@ -313,8 +313,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 		}
 		response, err := c.http.Do(request)
 		if err != nil {
-			var withURL *url.Error
-			if errors.As(err, &withURL) {
+			if withURL, ok := errors.AsType[*url.Error](err); ok {
 				err = withURL.Err
 			}
 			return nil, fmt.Errorf("%s: %w", c.base.Host, err)

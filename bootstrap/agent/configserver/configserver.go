@@ -180,8 +180,7 @@ func do(ctx context.Context, client *http.Client, method, address string, header
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		var withURL *url.Error
-		if errors.As(err, &withURL) {
+		if withURL, ok := errors.AsType[*url.Error](err); ok {
 			err = withURL.Err
 		}
 		return nil, fmt.Errorf("%s: %w", request.URL.Host, err)

@@ -110,8 +110,7 @@ func (p *plan) isRefused() bool { return len(p.refused.Differences)+len(p.refuse
 
 // refuse collects an error that is an obstacle, and returns any other error.
 func (p *plan) refuse(err error) error {
-	var obstacle *Obstacle
-	if errors.As(err, &obstacle) {
+	if obstacle, ok := errors.AsType[*Obstacle](err); ok {
 		p.refused.Obstacles = append(p.refused.Obstacles, *obstacle)
 		return nil
 	}

@@ -81,8 +81,7 @@ func mistakesIn(section map[string]any, at *field.Path) (errs field.ErrorList) {
 func strictErrors(found []error, at *field.Path, why string) (errs field.ErrorList) {
 	for _, strict := range found {
 		place := at
-		var named kjson.FieldError
-		if errors.As(strict, &named) {
+		if named, ok := errors.AsType[kjson.FieldError](strict); ok {
 			place = field.NewPath(at.String() + "." + named.FieldPath())
 		}
 		errs = append(errs, field.Invalid(place, field.OmitValueType{}, why))

@@ -174,8 +174,7 @@ func checkLocalFiles(whole *input.Text, text []byte, folder string) error {
 
 // cause returns an error about a file without its path.
 func cause(err error) error {
-	var about *fs.PathError
-	if errors.As(err, &about) {
+	if about, ok := errors.AsType[*fs.PathError](err); ok {
 		return about.Err
 	}
 	return err
