@@ -1,0 +1,25 @@
+package ignition
+
+import (
+	"maps"
+	"slices"
+)
+
+// Reserved returns what Guard and GuardArguments refuse, as the documentation lists it: paths (a directory ends in a
+// slash), units, drop-ins, kubelet flags and settings, variables, kernel arguments.
+func Reserved() []string {
+	all := slices.Collect(maps.Keys(remedies))
+	for _, directory := range reservedDirectories {
+		all = append(all, directory+"/")
+	}
+	all = append(all, KubeletUnit, OwnUnitPrefix+"*", KubeletUnit+".d/"+kubeadmDropin, KubeletUnit+".d/"+OwnDropin, KubeletUnit+".d/"+WrapperDropin, KubeletUnit+".d/"+ReservedDropin)
+	for _, flag := range identityFlagNames {
+		all = append(all, "--"+flag)
+	}
+	for _, reserved := range reservedArguments {
+		all = append(all, reserved.pattern)
+	}
+	all = slices.Concat(all, identitySettings, reservedVariables, bootTargetArguments)
+	slices.Sort(all)
+	return all
+}
