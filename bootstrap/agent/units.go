@@ -100,7 +100,8 @@ func (a *Agent) unitProblems(ctx context.Context) (problems []unitstate.Problem,
 		if problem := state.Problem(isKubelet); problem != nil {
 			problems = append(problems, *problem)
 		} else if !isKubelet && state.Load == "not-found" && a.current.enablement[state.Unit] == update.Enabled {
-			problems = append(problems, unitstate.Problem{Unit: state.Unit, What: "the configuration enables it, and it does not exist on the host: correct its name, or add its contents"})
+			problems = append(problems, unitstate.Problem{Unit: state.Unit, What: "the configuration enables it, and it " + agentv1.UnitMissing +
+				": correct its name, set its contents in a MachineConfig, or use an image that has it"})
 		}
 	}
 	return problems, nil

@@ -170,7 +170,7 @@ var _ = Describe("A host that is in no update", func() {
 	It("reports a unit that its configuration enables and that does not exist, and no other that does not exist", func() {
 		missing := unitstate.State{Load: "not-found", Active: "inactive", Sub: "dead"}
 		units["web.service"], units["crio.service"], units["kubelet.service"] = missing, missing, missing
-		Expect(look(0)).To(Equal("web.service: the configuration enables it, and it does not exist on the host: correct its name, or add its contents"))
+		Expect(look(0)).To(Equal("web.service: the configuration enables it, and it does not exist on the host: correct its name, set its contents in a MachineConfig, or use an image that has it"))
 	})
 
 	It("reports a unit that an update adds and that fails with the end of the update, not after it", func() {

@@ -156,6 +156,9 @@ type FailingUnit struct {
 // String says what is wrong with the unit, and which command shows more on the host: its log can have secrets, and is
 // not reported.
 func (u FailingUnit) String() string {
+	if strings.Contains(u.What, agentv1.UnitMissing) {
+		return u.Name + ": " + u.What
+	}
 	return fmt.Sprintf("%s: %s (on the host, see journalctl -u %s)", u.Name, u.What, u.Name)
 }
 
@@ -181,14 +184,11 @@ func (r Report) IsKubeletFailing() bool {
 	return slices.ContainsFunc(r.FailingUnits, func(unit FailingUnit) bool { return unit.Name == ignition.KubeletUnit })
 }
 
-// DescribeFailingUnits says which units of the host do not do their work, and what to do, "" if there are none.
+// DescribeFailingUnits says what is wrong with the units of the host that do not do their work, "" if there are none.
 func (r Report) DescribeFailingUnits() string {
-	if len(r.FailingUnits) == 0 {
-		return ""
-	}
 	texts := make([]string, len(r.FailingUnits))
 	for i, unit := range r.FailingUnits {
 		texts[i] = unit.String()
 	}
-	return "units of its configuration do not do their work: " + strings.Join(texts, "; ")
+	return strings.Join(texts, "; ")
 }

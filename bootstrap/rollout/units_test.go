@@ -26,6 +26,14 @@ var _ = DescribeTable("The failing units of a host are", func(annotation string,
 	Entry("of limited size", strings.Repeat("x", agentv1.MaxReason)+"\na.service: it failed"),
 )
 
+var _ = DescribeTable("A failing unit is described", func(what, want string) {
+	Expect(rollout.FailingUnit{"web.service", what}.String()).To(Equal(want))
+},
+	Entry("with the command that shows its log", "it failed", "web.service: it failed (on the host, see journalctl -u web.service)"),
+	Entry("without one if it does not exist, and has no log", "the configuration enables it, and it does not exist on the host: correct its name",
+		"web.service: the configuration enables it, and it does not exist on the host: correct its name"),
+)
+
 var _ = DescribeTable("The reason why a host in an update is unavailable is", func(change func(*corev1.Node), want bootstrapv1.UnavailableReason) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host", UID: "1", Annotations: map[string]string{
 		agentv1.DesiredAnnotation: newRevision, agentv1.BegunAnnotation: newRevision, agentv1.ReportVersionAnnotation: "1",

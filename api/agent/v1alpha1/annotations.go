@@ -76,6 +76,9 @@ var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotat
 // client certificate of the kubelet.
 const CertificateNotAccepted = "the config server does not accept the certificate of the kubelet"
 
+// UnitMissing is in the text about a unit of FailingUnitsAnnotation that does not exist on the host: it has no log.
+const UnitMissing = "does not exist on the host"
+
 // MaxReason is the maximum size of ReasonAnnotation, DriftAnnotation and FailingUnitsAnnotation in bytes.
 const MaxReason = 2048
 

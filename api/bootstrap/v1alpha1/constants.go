@@ -282,8 +282,8 @@ const (
 	// An API server refuses a request that the update of the running host needs, or fails to answer it for a minute,
 	// or a download fails. The message has the error.
 	UpdateFailingReason = "UpdateFailing"
-	// The kubelet of the running host does not stay up, or a unit of its configuration failed. The message has the
-	// command that shows its log on the host.
+	// The kubelet of the running host does not stay up, or a unit of its configuration failed or does not exist. The
+	// message has the command that shows its log on the host.
 	UnitsFailingReason = "UnitsFailing"
 	// The agent of the running host reports in a version that the manager does not know. Update the manager first; its
 	// agents follow.

@@ -41,7 +41,7 @@ func (h *host) updated(o outcome) *metav1.Condition {
 		if c.Reason == bootstrapv1.UpdateDoneReason || c.Reason == bootstrapv1.UpdateWaitingReason {
 			c.Status, c.Reason = metav1.ConditionFalse, bootstrapv1.UnitsFailingReason
 		}
-		c.Message += ". In addition, " + h.withOrigins(failing) + ". Correct the configuration or the host"
+		c.Message += ". Units of its configuration do not do their work: " + h.withOrigins(failing) + ". Correct the configuration or the host"
 	}
 	return c
 }

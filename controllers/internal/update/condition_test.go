@@ -142,10 +142,10 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		h.Report.Current, h.Report.State, o.revision, o.err = oldRevision, agentv1.Rebooting, "", errors.New("no")
 	}, metav1.ConditionFalse, "Rebooting", "reboots"),
 	Entry("done, and the kubelet ends again and again", failing(func(*host, *outcome) {}),
-		metav1.ConditionFalse, "UnitsFailing", "Node host-0 runs rendered-worker-2. In addition, units of its configuration do not do their work: "+failingText),
+		metav1.ConditionFalse, "UnitsFailing", "Node host-0 runs rendered-worker-2. Units of its configuration do not do their work: "+failingText),
 	Entry("a paused pool, and the kubelet ends again and again", failing(func(_ *host, o *outcome) {
 		o.revision, o.in.pool.Spec.Paused = oldRevision, new(true)
-	}), metav1.ConditionFalse, "UnitsFailing", "to update its hosts to what it renders. In addition, units of its configuration do not do their work: "+failingText),
+	}), metav1.ConditionFalse, "UnitsFailing", "to update its hosts to what it renders. Units of its configuration do not do their work: "+failingText),
 	Entry("verifying, and the kubelet ends again and again", failing(func(h *host, _ *outcome) {
 		h.Report.Current, h.Report.State = oldRevision, agentv1.Verifying
 	}), metav1.ConditionFalse, "Verifying", "must stay Ready", failingText),

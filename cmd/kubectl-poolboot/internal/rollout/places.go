@@ -58,7 +58,7 @@ func describePlace(m *rollout.Candidate, h *rollout.Host) string {
 	case m.Progress == rollout.Failed && h.Report.State == agentv1.Unreconcilable:
 		return "its update is not possible on a running host: " + cmp.Or(h.Report.Reason, "its agent reports no reason")
 	case m.Progress == rollout.Failed && h.Progress() == rollout.Done:
-		return h.Report.DescribeFailingUnits()
+		return "units of its configuration do not do their work: " + h.Report.DescribeFailingUnits()
 	case m.Progress == rollout.Failed:
 		return "its update failed: " + cmp.Or(h.Report.Reason, "its agent reports no reason")
 	}
