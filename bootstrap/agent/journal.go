@@ -64,8 +64,9 @@ type journal struct {
 	Found []string `json:"found,omitempty"`
 	// Starts counts how often the phases applying and acting began: each start of the agent continues the update.
 	Starts int `json:"starts,omitempty"`
-	// FirstBoot is the boot in which the update began.
-	FirstBoot string `json:"firstBoot,omitempty"`
+	// FirstBoot is the boot in which the update began to change the host, and BegunAt when.
+	FirstBoot string    `json:"firstBoot,omitempty"`
+	BegunAt   time.Time `json:"begunAt,omitzero"`
 	// Boot is the boot in which the current phase began, and ChangedAt the uptime at which the host was changed in it.
 	Boot      string        `json:"boot,omitempty"`
 	ChangedAt time.Duration `json:"changedAt,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +30,22 @@ const (
 // fail begins to undo the update.
 func (a *Agent) fail(err error) (time.Duration, error) {
 	a.Log.Error("the update failed and is undone", "revision", a.journal.Target, "error", err)
-	return a.beginUndo(failure{Of: a.journal.Target, Why: shorten(strings.TrimSpace(err.Error()+whereDetailsAre(err)), agentv1.MaxReason)})
+	why := journalCommand.ReplaceAllString(strings.TrimSpace(err.Error()+whereDetailsAre(err)), "$0"+a.sinceBegun())
+	return a.beginUndo(failure{Of: a.journal.Target, Why: shorten(why, agentv1.MaxReason)})
+}
+
+// journalCommand matches the commands of reasons that show the logs of units.
+var journalCommand = regexp.MustCompile(`journalctl( -u [A-Za-z0-9:_.@\\-]+)+`)
+
+// sinceBegun returns the options with which journalctl shows only what was logged during the update: after its undo,
+// units log more. It returns none if the time is not known, because the clock was set back or an earlier agent began.
+func (a *Agent) sinceBegun() string {
+	const format = `2006-01-02 15:04:05 UTC`
+	since, until := a.journal.BegunAt.UTC(), a.Clock.Now().UTC().Add(time.Second)
+	if since.IsZero() || until.Before(since) {
+		return ""
+	}
+	return fmt.Sprintf(` --since "%s" --until "%s"`, since.Format(format), until.Format(format))
 }
 
 func (a *Agent) beginUndo(why failure) (time.Duration, error) {

@@ -35,7 +35,7 @@ var _ = Describe("A kubelet that ends again and again, while its Node is Ready b
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(Equal("Degraded " + second))
 		Expect(w.reason()).To(MatchRegexp("^the update was not complete within 10m0s: kubelet.service: " + why +
-			" [(]on the host, see journalctl -u kubelet.service[)]; the update changed file /etc/restart/f$"))
+			" [(]on the host, see journalctl -u kubelet.service [^)]*[)]; the update changed file /etc/restart/f$"))
 		Expect(w.snapshot()).To(Equal(before))
 	},
 		Entry("while it waits for its next start", restarting, "it ended, and systemd starts it again: result exit-code, exit status 1"),
@@ -265,4 +265,25 @@ var _ = Describe("What leaves a host about an update that failed", func() {
 			"loop.service: it ended, and systemd starts it again: result exit-code, exit status 1 (restarts: 4); " +
 			"on the host, see journalctl -u app.service -u loop.service"))
 	})
+
+	DescribeTable("has the command that shows what units logged during the update", func(jump time.Duration, options string) {
+		w := installed(withFiles("/etc/restart/f", "a"))
+		w.wallclock = time.Date(2026, 11, 30, 9, 59, 59, 400_000_000, time.FixedZone("", 3600))
+		w.units = func() map[string]unitstate.State {
+			if w.read("etc/restart/f") == "b" && jump != 0 {
+				w.wallclock, jump = w.wallclock.Add(jump), 0
+			}
+			if w.read("etc/restart/f") == "b" {
+				return map[string]unitstate.State{"kubelet.service": restarting}
+			}
+			return nil
+		}
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/restart/f", "b")))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + second))
+		Expect(w.reason()).To(ContainSubstring("(on the host, see journalctl -u kubelet.service" + options + "); the update changed"))
+	},
+		Entry("from its beginning to its failure, in the zone that it names", time.Duration(0), ` --since "2026-11-30 08:59:59 UTC" --until "2026-11-30 09:10:00 UTC"`),
+		Entry("or everything, if the clock was set back meanwhile", -24*time.Hour, ""),
+	)
 })

@@ -290,6 +290,9 @@ var _ = Describe("The wrapper of a pool", Ordered, func() {
 		revision := h.pool.assign(ctx, h.render(wrapper...))
 		Eventually(ctx, h.pool.state(ctx)).Should(Equal("Degraded " + revision))
 		Expect(h.reason(ctx)()).To(ContainSubstring(reason))
+		if reason == ends { // the command in the reason shows how
+			Expect(h.Run(ctx, "sh", "-c", regexp.MustCompile(`journalctl [^)]*`).FindString(h.reason(ctx)()))).To(ContainSubstring("kubelet.service: Scheduled restart job"))
+		}
 		Expect(readFile(ctx, h.Host, "/etc/systemd/system/kubelet.service.d/"+ignition.WrapperDropin)).To(ContainSubstring("ExecStart=/usr/bin/nice --adjustment=5 " + nsenter))
 		Eventually(ctx, func(g Gomega) { h.ready(ctx)(g) }).Should(Succeed())
 		h.expectHidden(ctx)
