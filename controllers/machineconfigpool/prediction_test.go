@@ -35,8 +35,7 @@ var _ = Describe("The prediction of a pool", func() {
 		GinkgoHelper()
 		infra.Spec.Config.Raw = []byte(document)
 		Expect(s.Update(ctx(), infra)).To(Succeed())
-		s.reconcile("infra")
-		return s.reconcile("infra") // the first one has created the rendered config
+		return s.reconcile("infra") // its cache does not have the rendered config yet
 	}
 	const file, disk = `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":%q,"contents":{"source":"data:,x"}}]}}`,
 		`{"ignition":{"version":"3.4.0"},"storage":{"disks":[{"device":"/dev/vdb","wipeTable":true}]}}`

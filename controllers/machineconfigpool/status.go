@@ -57,10 +57,7 @@ func (s *scope) setHistory(now metav1.Time) {
 // setChanges sets what a configuration changes, if both exist.
 func (s *scope) setChanges(before string, handedOut *poolv1.HandedOutConfiguration) {
 	from, to := s.config(before), s.config(handedOut.Name)
-	if to == nil && s.rendered != nil && s.rendered.Name == handedOut.Name { // it was just created
-		to = &poolv1.MachineConfig{Spec: s.rendered.Spec}
-	}
-	if from == nil || to == nil || to.Spec.Config == nil {
+	if from == nil || to == nil {
 		return
 	}
 	changes, err := pool.ListChanges(from.Spec, to.Spec)
@@ -256,13 +253,16 @@ func (s *scope) predict(from runs, to string) update.Effect {
 	return effect
 }
 
-// config returns a MachineConfig of the namespace, or nil. A rendered config that was just created is found later: its
-// creation triggers another reconcile.
+// config returns a MachineConfig of the namespace, or nil. The cache does not have a rendered config that was just
+// created: then it has only its spec.
 func (s *scope) config(name string) *poolv1.MachineConfig {
 	for i := range s.configs {
 		if s.configs[i].Name == name {
 			return &s.configs[i]
 		}
+	}
+	if s.rendered != nil && s.rendered.Name == name && s.rendered.Spec.Config != nil {
+		return &poolv1.MachineConfig{Spec: s.rendered.Spec}
 	}
 	return nil
 }
