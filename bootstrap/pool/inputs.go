@@ -88,7 +88,7 @@ func NotSelected(config *poolv1.MachineConfig, pools []poolv1.MachineConfigPool)
 		}
 	}
 	slices.Sort(selectors)
-	return "metadata.labels: no pool selects them, so no host gets this MachineConfig. The pools select " + strings.Join(selectors, "; ")
+	return "metadata.labels: no pool selects them yet, so no host gets this MachineConfig. If you do not create its pool next, correct them: the pools select " + strings.Join(selectors, "; ")
 }
 
 // Selects reports whether a pool's own machineConfigSelector selects a MachineConfig with these labels. A malformed

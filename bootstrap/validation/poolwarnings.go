@@ -21,7 +21,7 @@ func PoolWarnings(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool
 	case p.Spec.MachineConfigSelector == nil:
 		warnings = append(warnings, "spec.machineConfigSelector is not set, so the pool has no MachineConfigs of its own: if it should have some, set it to their labels")
 	case !selects:
-		warnings = append(warnings, fmt.Sprintf("spec.machineConfigSelector selects no MachineConfig of namespace %s now: "+
+		warnings = append(warnings, fmt.Sprintf("spec.machineConfigSelector selects no MachineConfig of namespace %s yet: "+
 			"the pool adds nothing until a MachineConfig has these labels", p.Namespace))
 	}
 	for _, key := range pool.SelectorKeys(*p) {

@@ -38,7 +38,7 @@ var _ = Describe("MachineConfig webhook", func() {
 		withPools := &MachineConfig{Reader: newWebhook(infra, newPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) { s.MachineConfigSelector = nil })).Reader}
 		config := machineConfig("50-infra", `{"ignition":{"version":"3.4.0"}}`, "")
 		config.Namespace, config.Labels = infra.Namespace, map[string]string{"role": "infar"}
-		warning := "metadata.labels: no pool selects them, so no host gets this MachineConfig. The pools select gpu: nothing, because spec.machineConfigSelector is not set; infra: role=infra"
+		warning := "metadata.labels: no pool selects them yet, so no host gets this MachineConfig. If you do not create its pool next, correct them: the pools select gpu: nothing, because spec.machineConfigSelector is not set; infra: role=infra"
 		Expect(withPools.ValidateCreate(ctx(), config)).To(ConsistOf(warning))
 		corrected := config.DeepCopy()
 		corrected.Labels["role"] = "infra"

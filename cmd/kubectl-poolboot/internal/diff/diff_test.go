@@ -51,7 +51,7 @@ var _ = Describe("diff", func() {
 
 	It("notes a MachineConfig that no pool selects, and what the pools select", func() {
 		r := runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Config("99-other", "gpu", clitest.Motd("gpu"))))
-		Expect(r).To(Equal(clitest.Result{ErrOut: "note: MachineConfig edge/99-other: metadata.labels: no pool selects them, so no host gets this MachineConfig. The pools select " +
+		Expect(r).To(Equal(clitest.Result{ErrOut: "note: MachineConfig edge/99-other: metadata.labels: no pool selects them yet, so no host gets this MachineConfig. If you do not create its pool next, correct them: the pools select " +
 			"infra: machineconfiguration.openshift.io/role=infra; worker: machineconfiguration.openshift.io/role=worker\n"}))
 	})
 
