@@ -83,11 +83,67 @@ type UpdateStatus struct {
 	// +kubebuilder:validation:items:Enum=KernelArguments;OSImage;Extensions
 	UnsupportedChanges []string `json:"unsupportedChanges,omitempty"`
 
+	// history are the last updates of the running host, in the order in which they began.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	History []HostUpdate `json:"history,omitempty"`
+
 	// registeredTime is the requests.registrationRequestedTime of the last request after which the Node was seen or
 	// created. Then the kubelet can start.
 	// +optional
 	RegisteredTime *metav1.MicroTime `json:"registeredTime,omitempty"`
 }
+
+// MaxUpdateHistory is the maximum number of entries of status.update.history.
+const MaxUpdateHistory = 5
+
+// MaxUpdateMessage is the maximum size of the message of an entry of status.update.history in bytes.
+const MaxUpdateMessage = 1024
+
+// HostUpdate is an update of a running host.
+type HostUpdate struct {
+	// configuration is the name of the rendered config that the host was told to change to.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Configuration string `json:"configuration,omitempty"`
+
+	// startTime is when the host was told to begin.
+	// +required
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// completionTime is when the update ended. It is absent until then.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+
+	// result is how it ended: Done, Degraded if it failed and was undone, Unreconcilable if a running host can't change
+	// to the configuration, Superseded if the host was told to run another one before.
+	// +optional
+	Result UpdateResult `json:"result,omitempty"`
+
+	// message is why the result is Degraded or Unreconcilable.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+}
+
+// UpdateResult is how an update of a running host ended.
+//
+// +kubebuilder:validation:Enum=Done;Degraded;Unreconcilable;Superseded
+type UpdateResult string
+
+const (
+	// UpdateResultDone means that the host runs the configuration.
+	UpdateResultDone UpdateResult = "Done"
+	// UpdateResultDegraded means that the update failed and was undone.
+	UpdateResultDegraded UpdateResult = "Degraded"
+	// UpdateResultUnreconcilable means that a running host can't change to the configuration.
+	UpdateResultUnreconcilable UpdateResult = "Unreconcilable"
+	// UpdateResultSuperseded means that the host was told to run another configuration before the end.
+	UpdateResultSuperseded UpdateResult = "Superseded"
+)
 
 // UnavailableReason is why a host is unavailable although its Node is Ready.
 //

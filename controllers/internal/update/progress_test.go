@@ -2,10 +2,12 @@ package update
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -50,6 +52,37 @@ var _ = Describe("The record of an update", func() {
 		w.settle(ctx)
 		Expect(conditions.IsTrue(w.config(ctx, 0), bootstrapv1.UpdatedCondition)).To(BeTrue())
 		Expect(*patches).To(Equal(2))
+	})
+
+	It("stays in the history of the host with its times and why it failed", func(ctx SpecContext) {
+		w, _ := begin(ctx)
+		history := func() []bootstrapv1.HostUpdate { return w.config(ctx, 0).Status.Update.History }
+		is := func(configuration string, result bootstrapv1.UpdateResult, message string) types.GomegaMatcher {
+			return And(HaveField("Configuration", configuration), HaveField("StartTime", Not(BeNil())), HaveField("Result", result),
+				HaveField("Message", message), WithTransform(func(u bootstrapv1.HostUpdate) bool { return u.CompletionTime == nil }, Equal(result == "")))
+		}
+		Expect(history()).To(HaveExactElements(is("rendered-worker-2", "", "")))
+		w.reports(ctx, 0, agentv1.Degraded, revision, "web.service: it failed")
+		w.settle(ctx)
+		failed := is("rendered-worker-2", "Degraded", "web.service: it failed")
+		Expect(history()).To(HaveExactElements(failed))
+		w.render(ctx, "rendered-worker-3")
+		w.settle(ctx)
+		Expect(history()).To(HaveExactElements(failed, is("rendered-worker-3", "", "")))
+		w.render(ctx, "rendered-worker-4")
+		w.settle(ctx)
+		superseded := is("rendered-worker-3", "Superseded", "")
+		Expect(history()).To(HaveExactElements(failed, superseded, is("rendered-worker-4", "", "")))
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(history()).To(HaveExactElements(failed, superseded, is("rendered-worker-4", "Done", "")))
+		for i := range bootstrapv1.MaxUpdateHistory {
+			w.render(ctx, fmt.Sprintf("rendered-worker-%d", 5+i))
+			w.settle(ctx)
+			w.complete(ctx, 0)
+			w.settle(ctx)
+		}
+		Expect(history()).To(And(HaveLen(bootstrapv1.MaxUpdateHistory), HaveEach(HaveField("Result", bootstrapv1.UpdateResultDone))))
 	})
 
 	It("shows a stage that lasts", func(ctx SpecContext) {

@@ -1,6 +1,7 @@
 package update
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -38,6 +39,43 @@ func (h *host) setStage(now time.Time) {
 	case update.StageTime == nil || isFuture(update.StageTime.Time, now) || slices.Index(stages, stage) > slices.Index(stages, update.Stage):
 		update.Stage, update.StageTime = stage, &metav1.Time{Time: now}
 	}
+}
+
+// setHistory records when an update of a host begins, and when and how it ends.
+func (h *host) setHistory(now time.Time) {
+	update := &h.Config.Status.Update
+	if count := len(update.History); count > 0 && update.History[count-1].CompletionTime == nil {
+		last, result := &update.History[count-1], h.result(h.Config)
+		switch {
+		case last.Configuration != update.Desired.Name:
+			result = bootstrapv1.UpdateResultSuperseded
+		case result == "":
+			return
+		case result != bootstrapv1.UpdateResultDone:
+			last.Message = rollout.Clean(h.withOrigins(cmp.Or(h.Report.Reason, h.Report.Drift)), bootstrapv1.MaxUpdateMessage)
+		}
+		last.CompletionTime, last.Result = &metav1.Time{Time: now}, result
+	}
+	if update.Stage != "" {
+		update.History = append(update.History, bootstrapv1.HostUpdate{Configuration: update.Desired.Name, StartTime: &metav1.Time{Time: now}})
+		update.History = update.History[max(0, len(update.History)-bootstrapv1.MaxUpdateHistory):]
+	}
+}
+
+// result returns how the update of a host has ended that is recorded in a config, or "" if it has not.
+func (h *host) result(config *bootstrapv1.PoolbootConfig) bootstrapv1.UpdateResult {
+	condition, update := conditions.Get(config, bootstrapv1.UpdatedCondition), &config.Status.Update
+	switch {
+	case condition == nil || update.Stage != "":
+		return ""
+	case h.Progress() == rollout.Failed: // the condition says so later if the Node can't be uncordoned now
+		return bootstrapv1.UpdateResult(h.Report.State)
+	case condition.Reason == bootstrapv1.UpdateDegradedReason:
+		return bootstrapv1.UpdateResultDegraded
+	case condition.Status != metav1.ConditionUnknown && update.RunningRevision == update.DesiredRevision:
+		return bootstrapv1.UpdateResultDone
+	}
+	return ""
 }
 
 // remediation returns whether health checks of a host's Machine are paused because of an update, and when that must be

@@ -233,4 +233,5 @@ func (h *host) expectTold(slot *poolv1.UpdateSlot, in poolContext, now time.Time
 	if condition := told.updated(outcome{in: in, now: now, revision: h.Desired()}); condition != nil {
 		conditions.Set(h.Config, *condition)
 	}
+	told.setHistory(now)
 }

@@ -325,6 +325,7 @@ func (r *Updates) report(ctx context.Context, h *host, o outcome) time.Duration 
 	if condition := h.updated(o); condition != nil {
 		conditions.Set(h.Config, *condition)
 	}
+	h.setHistory(o.now)
 	if wait := progressWait(h.scope.Before(), h.Config, r.progressInterval, o.now); wait > 0 {
 		h.scope.Read(h.scope.Before())
 		h.Config = h.scope.Config
@@ -346,15 +347,8 @@ func (r *Updates) reportChanges(h *host, before, after *bootstrapv1.PoolbootConf
 	if condition == nil {
 		return
 	}
-	if update := &after.Status.Update; before.Status.Update.Stage != "" && update.Stage == "" {
-		switch {
-		case h.Progress() == rollout.Failed: // the condition says so later if the Node can't be uncordoned now
-			metrics.UpdateEnded(after, string(h.Report.State))
-		case condition.Reason == bootstrapv1.UpdateDegradedReason:
-			metrics.UpdateEnded(after, condition.Reason)
-		case condition.Status != metav1.ConditionUnknown && update.RunningRevision == update.DesiredRevision:
-			metrics.UpdateEnded(after, metrics.UpdateDone)
-		}
+	if result := h.result(after); result != "" && before.Status.Update.Stage != "" {
+		metrics.UpdateEnded(after, string(result))
 	}
 	isLate := func(c *metav1.Condition) bool {
 		return c != nil && c.Reason == bootstrapv1.UpdateDrainingReason && strings.Contains(c.Message, drainIsLate)

@@ -2,6 +2,8 @@ package integration
 
 import (
 	"context"
+	"os/exec"
+	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,6 +25,7 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
@@ -237,6 +240,17 @@ var _ = Describe("Hosts with agents", func() {
 		for _, name := range nodes {
 			Expect(toldRevisions(history, name)).To(HaveLen(2))
 		}
+
+		By("reading when each host was updated, and whose change it was")
+		binDir, err := process.BinDir()
+		Expect(err).NotTo(HaveOccurred())
+		updates, err := exec.CommandContext(ctx, filepath.Join(binDir, "kubectl-poolboot"), "rollout", "history", infra.Name, "-n", t.Namespace,
+			"--kubeconfig", lab.Management.Kubeconfig, "--configuration", infra.Status.Configuration.Name).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred())
+		for _, name := range nodes {
+			Expect(string(updates)).To(MatchRegexp(`(?m)^` + name + ` +\S+Z +\S+Z +Done `))
+		}
+		Expect(string(updates)).To(MatchRegexp(`(?m)^MachineConfig 52-update +integration\.test +\S+Z$`))
 	}, SpecTimeout(5*time.Minute))
 
 	It("begin their update when the gate of their pool is open, and the owner of the workload cluster allows to read it", func(ctx SpecContext) {

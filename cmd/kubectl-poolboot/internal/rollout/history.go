@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -16,7 +18,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -32,29 +33,56 @@ type revision struct {
 	// Waits is true for the one that hosts are to run after the one that the pool hands out.
 	Waits bool `json:"waits"`
 	// Running are the Nodes of the hosts that run it, Told those of the hosts that are told to run it, and Failed those
-	// of both whose update failed.
+	// of the hosts whose update to it failed, also if they run another one now.
 	Running []string `json:"running"`
 	Told    []string `json:"told"`
 	Failed  []string `json:"failed,omitempty"`
+	// Updates are the updates of hosts to it that the hosts have on record.
+	Updates []hostUpdate `json:"updates,omitempty"`
 	// Changes are the entries that differ from the config before it, those that the pool recorded or all; null if they
 	// are not known. ChangeCount is how many there are.
 	Changes     []string `json:"changes"`
 	ChangeCount int      `json:"changeCount"`
+	// ChangedBy are the objects that were changed last between the config before it and this one.
+	ChangedBy []changedObject `json:"changedBy,omitempty"`
+}
+
+// hostUpdate is an update of a host, by the name of its Node.
+type hostUpdate struct {
+	Host                   string `json:"host"`
+	bootstrapv1.HostUpdate `json:",inline"`
+}
+
+// changedObject is an object whose spec or labels a client has changed.
+type changedObject struct {
+	Object  string      `json:"object"`
+	Manager string      `json:"manager"`
+	Time    metav1.Time `json:"time"`
 }
 
 func newHistory(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
 	var output cli.Output
+	var configuration string
 	cmd := &cobra.Command{
-		Use:   "history POOL",
+		Use:   "history POOL [--configuration NAME]",
 		Short: "List the rendered configs of a pool",
 		Long: `List the last rendered configs that a pool handed out, in this order: when, which hosts run each of them and are told
 to run it, and which entries were added (+), changed (~) and removed (-) since the config before it. A config that was
 handed out again is listed again. Those that exist and were not handed out, as in a paused pool, are listed by the time
-of their creation.`,
+of their creation.
+
+With --configuration, list the updates of hosts to this config: when each began and ended, and why it failed. A host has
+its last 5 updates on record. Then follow the MachineConfigs, and the pool, that were changed before it was handed out,
+by whom and when. An object that was changed again later counts for the later config only.`,
 		Example: `  # What the pool handed out, and which hosts run it
-  kubectl poolboot rollout history infra -n metal`,
+  kubectl poolboot rollout history infra -n metal
+
+  # What one config did to the hosts, and who changed what
+  kubectl poolboot rollout history infra -n metal --configuration infra@8c1f02a9`,
 	}
 	output.AddTableFlag(cmd)
+	cmd.Flags().StringVar(&configuration, "configuration", "", "rendered config to show with the updates of hosts to it, by its whole or short name (default all configs)")
+	completeRendered(cmd, to)
 	return configureLive(cmd, to, func(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
 		revisions, err := listRevisions(ctx, cluster, p)
 		if err != nil {
@@ -64,7 +92,16 @@ of their creation.`,
 			_, err := fmt.Fprintf(streams.ErrOut, "%s has no rendered config: see its conditions\n", describe(p))
 			return err
 		}
+		if configuration != "" {
+			revisions = slices.DeleteFunc(revisions, func(r revision) bool { return r.Name != configuration && cli.ShortenNames(r.Name) != configuration })
+			if len(revisions) == 0 {
+				return fmt.Errorf("--configuration: %w", notRendered(p, configuration))
+			}
+		}
 		return output.Print(streams.Out, revisions, func(out io.Writer) error {
+			if configuration != "" {
+				return printUpdates(out, revisions)
+			}
 			return printRevisions(out, output.Format == cli.FormatWide, revisions)
 		})
 	})
@@ -80,6 +117,11 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 	hosts, err := listHosts(ctx, cluster, p)
 	if err != nil {
 		return nil, err
+	}
+	sources := &metav1.PartialObjectMetadataList{}
+	sources.SetGroupVersionKind(poolv1.GroupVersion.WithKind("MachineConfigList"))
+	if err := cluster.List(ctx, sources, client.InNamespace(p.Namespace)); err != nil {
+		return nil, fmt.Errorf("list MachineConfigs: %w", err)
 	}
 	times, specs := map[*revision]time.Time{}, map[string]*poolv1.MachineConfigSpec{}
 	var listed []*revision
@@ -122,12 +164,33 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 		if r := last[h.Status.Update.Desired.Name]; r != nil && (reason == bootstrapv1.UpdateDegradedReason || reason == bootstrapv1.UpdateUnreconcilableReason) {
 			r.Failed = append(r.Failed, h.Status.NodeRef.Name)
 		}
+		for _, u := range h.Status.Update.History {
+			r := last[u.Configuration]
+			for _, other := range listed { // it can be listed several times
+				if other.Name == u.Configuration && !other.HandedOutTime.IsZero() && !other.HandedOutTime.After(u.StartTime.Time) {
+					r = other
+				}
+			}
+			if r == nil {
+				continue
+			}
+			r.Updates = append(r.Updates, hostUpdate{h.Status.NodeRef.Name, u})
+			if u.Result == bootstrapv1.UpdateResultDegraded || u.Result == bootstrapv1.UpdateResultUnreconcilable {
+				r.Failed = append(r.Failed, h.Status.NodeRef.Name)
+			}
+		}
 	}
 	slices.SortStableFunc(listed, func(a, b *revision) int { return times[a].Compare(times[b]) })
 	revisions := make([]revision, len(listed))
 	for i, r := range listed {
 		slices.Sort(r.Running)
 		slices.Sort(r.Told)
+		slices.Sort(r.Failed)
+		r.Failed = slices.Compact(r.Failed)
+		slices.SortStableFunc(r.Updates, func(a, b hostUpdate) int { return a.StartTime.Compare(b.StartTime.Time) })
+		if i > 0 {
+			r.ChangedBy = listChanged(p, sources.Items, times[listed[i-1]], times[r])
+		}
 		if i > 0 && r.Changes == nil && specs[listed[i-1].Name] != nil && specs[r.Name] != nil {
 			if r.Changes, err = pool.ListChanges(*specs[listed[i-1].Name], *specs[r.Name]); err != nil {
 				return nil, fmt.Errorf("MachineConfigs %s and %s of namespace %s: %w", listed[i-1].Name, r.Name, p.Namespace, err)
@@ -137,6 +200,28 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 		revisions[i] = *r
 	}
 	return revisions, nil
+}
+
+// configured matches the fields of an object that a pool is rendered from.
+var configured = regexp.MustCompile(`"f:(spec|labels)"`)
+
+// listChanged returns the pool, and the MachineConfigs that it renders, that were changed last after one time and until
+// another one.
+func listChanged(p *poolv1.MachineConfigPool, sources []metav1.PartialObjectMetadata, after, until time.Time) (changed []changedObject) {
+	add := func(kind string, object client.Object) {
+		for _, entry := range object.GetManagedFields() {
+			if entry.FieldsV1 != nil && configured.Match(entry.FieldsV1.GetRawBytes()) && entry.Subresource == "" && entry.Time != nil && entry.Time.After(after) && !entry.Time.After(until) {
+				changed = append(changed, changedObject{kind + " " + object.GetName(), entry.Manager, *entry.Time})
+			}
+		}
+	}
+	for _, source := range p.Status.Configuration.Source {
+		if i := slices.IndexFunc(sources, func(c metav1.PartialObjectMetadata) bool { return c.Name == source.Name }); i >= 0 {
+			add("MachineConfig", &sources[i])
+		}
+	}
+	add("MachineConfigPool", p)
+	return changed
 }
 
 // listRendered lists the rendered configs of a pool.
@@ -153,18 +238,15 @@ const maxListed = 5
 
 // printRevisions prints a table.
 func printRevisions(out io.Writer, isWide bool, revisions []revision) error {
-	join := func(names []string, count int, failed ...string) string {
-		most := len(names)
+	list := func(names []string, count int) string {
 		if !isWide {
-			most = min(maxListed, most)
+			names = names[:min(maxListed, len(names))]
 		}
-		shown := make([]string, count)
-		for i, name := range names {
-			if shown[i] = name; slices.Contains(failed, name) {
-				shown[i] += " (failed)"
-			}
+		text := strings.Join(names, ", ")
+		if more := count - len(names); more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
 		}
-		return excerpt.List(most, shown)
+		return text
 	}
 	rows := make([][]string, len(revisions))
 	for i, r := range revisions {
@@ -178,11 +260,37 @@ func printRevisions(out io.Writer, isWide bool, revisions []revision) error {
 		if r.Waits {
 			at += ", waits"
 		}
-		changes := join(r.Changes, r.ChangeCount)
+		changes := list(r.Changes, r.ChangeCount)
 		if r.Changes == nil && i > 0 {
 			changes = "<unknown>"
 		}
-		rows[i] = []string{r.Name, strings.TrimPrefix(at, ", "), join(r.Running, len(r.Running), r.Failed...), join(r.Told, len(r.Told), r.Failed...), changes}
+		rows[i] = []string{r.Name, strings.TrimPrefix(at, ", "), list(r.Running, len(r.Running)), list(r.Told, len(r.Told)), list(r.Failed, len(r.Failed)), changes}
 	}
-	return (&cli.Table{Out: out, Header: []string{"CONFIG", "HANDED OUT", "RUNNING", "TOLD", "CHANGES"}}).Print(rows...)
+	return (&cli.Table{Out: out, Header: []string{"CONFIG", "HANDED OUT", "RUNNING", "TOLD", "FAILED", "CHANGES"}}).Print(rows...)
+}
+
+// printUpdates prints a table of the updates of hosts, and one of the objects that were changed.
+func printUpdates(out io.Writer, revisions []revision) error {
+	format := func(at *metav1.Time) string {
+		if at == nil {
+			return ""
+		}
+		return at.UTC().Format(time.RFC3339)
+	}
+	var updates, changed [][]string
+	for _, r := range revisions {
+		for _, u := range r.Updates {
+			updates = append(updates, []string{u.Host, format(u.StartTime), format(u.CompletionTime), string(u.Result), u.Message})
+		}
+		for _, c := range r.ChangedBy {
+			changed = append(changed, []string{c.Object, c.Manager, format(&c.Time)})
+		}
+	}
+	if err := (&cli.Table{Out: out, Header: []string{"HOST", "BEGAN", "ENDED", "RESULT", "MESSAGE"}}).Print(updates...); err != nil || len(changed) == 0 {
+		return err
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	return (&cli.Table{Out: out, Header: []string{"CHANGED", "BY", "AT"}}).Print(changed...)
 }

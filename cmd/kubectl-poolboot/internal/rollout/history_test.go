@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
@@ -64,8 +66,49 @@ var _ = Describe("history", func() {
 			Expect(s.live.Create(ctx, c)).To(Succeed())
 		}
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[1:]).To(Equal([]string{
-			newConfig + " 50m ago <none> <none> <none>", "rendered-infra-deleted 40m ago <none> <none> <unknown>", newConfig + " 30m ago, now a b (failed) <unknown>",
-			"rendered-infra-2 waits <none> <none> + unit a.service"}))
+			newConfig + " 50m ago <none> <none> <none> <none>", "rendered-infra-deleted 40m ago <none> <none> <none> <unknown>", newConfig + " 30m ago, now a b b <unknown>",
+			"rendered-infra-2 waits <none> <none> <none> + unit a.service"}))
+	})
+
+	It("names the hosts whose update to a config failed, also when they run another one, and says when it began and ended, and why it failed", func(ctx SpecContext) {
+		at := func(minutes int) *metav1.Time {
+			return ptr.To(metav1.NewTime(time.Now().Add(time.Duration(minutes) * time.Minute).Truncate(time.Second).UTC()))
+		}
+		a, b := done("a"), done("b")
+		a.Status.Update.History = []bootstrapv1.HostUpdate{
+			{Configuration: "rendered-infra-bad", StartTime: at(-35), CompletionTime: at(-34), Result: "Degraded", Message: "web.service: it failed"},
+			{Configuration: newConfig, StartTime: at(-25), CompletionTime: at(-24), Result: "Done"}}
+		b.Status.Update.History = []bootstrapv1.HostUpdate{{Configuration: newConfig, StartTime: at(-45), CompletionTime: at(-44), Result: "Done"}, {Configuration: newConfig, StartTime: at(-24)}}
+		s := newSite(handedOut(newConfig, "rendered-infra-bad", newConfig), a, b)
+		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[1:]).To(HaveExactElements(
+			HaveSuffix("ago <none> <none> <none> <none>"), HaveSuffix("ago <none> <none> a <unknown>"), HaveSuffix("now a, b <none> <none> <unknown>")))
+		row := func(cells ...any) string { return strings.TrimSpace(fmt.Sprintln(cells...)) }
+		text := func(at *metav1.Time) string { return at.Format(time.RFC3339) }
+		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra", "--configuration", "rendered-infra-bad")))).To(HaveExactElements(
+			"HOST BEGAN ENDED RESULT MESSAGE", row("a", text(at(-35)), text(at(-34)), "Degraded", "web.service: it failed")))
+		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra", "--configuration", newConfig)))[1:]).To(HaveExactElements(
+			row("b", text(at(-45)), text(at(-44)), "Done <none>"), row("a", text(at(-25)), text(at(-24)), "Done <none>"), row("b", text(at(-24)), "<none> <none> <none>")))
+		Expect(s.run("history", "infra", "--configuration", "no").ErrOut).To(ContainSubstring("--configuration: MachineConfigPool edge/infra has no rendered config no"))
+	})
+
+	It("names who changed the MachineConfigs and the pool between two configs, and no one who changed something else", func() {
+		begin := time.Now().Truncate(time.Second)
+		field := func(manager, fields, subresource string, seconds int) metav1.ManagedFieldsEntry {
+			return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Time: ptr.To(metav1.NewTime(begin.Add(time.Duration(seconds) * time.Second))),
+				FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		}
+		const spec = `{"f:spec":{"f:config":{}}}`
+		named := func(name string, fields ...metav1.ManagedFieldsEntry) metav1.PartialObjectMetadata {
+			return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, ManagedFields: fields}}
+		}
+		p := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "infra", ManagedFields: []metav1.ManagedFieldsEntry{
+			field("kubectl-edit", spec, "", 5), field("manager", `{"f:metadata":{"f:annotations":{}}}`, "", 5), field("manager", spec, "status", 5)}}}
+		p.Status.Configuration.Source = []poolv1.MachineConfigSource{{Name: "50-web"}, {Name: "51-web"}}
+		Expect(listChanged(p, []metav1.PartialObjectMetadata{
+			named("50-web", field("kubectl-client-side-apply", spec, "", 10), field("argocd", spec, "", 11)), named("51-web", field("early", spec, "", 0)), named("other", field("kubectl", spec, "", 5)),
+		}, begin, begin.Add(10*time.Second))).To(HaveExactElements(
+			And(HaveField("Object", "MachineConfig 50-web"), HaveField("Manager", "kubectl-client-side-apply")),
+			And(HaveField("Object", "MachineConfigPool infra"), HaveField("Manager", "kubectl-edit"))))
 	})
 
 	It("tells a config without changes from one whose changes are unknown", func(ctx SpecContext) {
@@ -73,7 +116,7 @@ var _ = Describe("history", func() {
 		for i, name := range []string{oldConfig, newConfig} {
 			Expect(s.live.Create(ctx, newRendered(name, int64(i), ""))).To(Succeed())
 		}
-		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[2]).To(Equal(newConfig + " 40m ago, now <none> <none> <none>"))
+		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[2]).To(Equal(newConfig + " 40m ago, now <none> <none> <none> <none>"))
 	})
 
 	It("lists what a config changed when it was handed out, also if the config before it is deleted", func(ctx SpecContext) {
@@ -85,7 +128,7 @@ var _ = Describe("history", func() {
 		changes := func(args ...string) []string {
 			return clitest.Rows(clitest.ExpectSuccess(s.run(append([]string{"history", "infra"}, args...)...)))[1:]
 		}
-		Expect(changes()).To(HaveExactElements(HaveSuffix("<none> <none> <none>"), HaveSuffix("<none> <none> <none>"), HaveSuffix("file /etc/a, file /etc/b, file /etc/c, file /etc/d, file /etc/e and 3 more")))
+		Expect(changes()).To(HaveExactElements(HaveSuffix("<none> <none> <none> <none>"), HaveSuffix("<none> <none> <none> <none>"), HaveSuffix("file /etc/a, file /etc/b, file /etc/c, file /etc/d, file /etc/e and 3 more")))
 		Expect(changes("-o", "wide")).To(ContainElement(HaveSuffix("file /etc/e, unit a.service and 2 more")))
 	})
 

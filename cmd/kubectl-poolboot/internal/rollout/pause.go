@@ -54,6 +54,12 @@ one is called back: its drain ends, and its Node is uncordoned. Hosts that run a
 		return cli.Say(streams.Out, "%s is paused: hosts that have begun an update complete it, and no other host begins one", describe(p))
 	})
 	cmd.Flags().StringVar(&configuration, "configuration", "", "rendered config that the paused pool hands out, by its whole or short name (default what it hands out now)")
+	completeRendered(cmd, to)
+	return cmd
+}
+
+// completeRendered completes --configuration to the rendered configs of a pool.
+func completeRendered(cmd *cobra.Command, to input.Connection) {
 	completeInPool(cmd, to, "configuration", func(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) (names []string, err error) {
 		configs, err := listRendered(ctx, from, p)
 		for _, c := range configs {
@@ -61,7 +67,6 @@ one is called back: its drain ends, and its Node is uncordoned. Hosts that run a
 		}
 		return names, err
 	})
-	return cmd
 }
 
 func newResume(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
@@ -95,9 +100,14 @@ func resolveRendered(ctx context.Context, from client.Reader, p *poolv1.MachineC
 		}
 	}
 	if err == nil {
-		err = fmt.Errorf("%s has no rendered config %s: choose one that %s lists", describe(p), name, rollout.Command("history", p))
+		err = notRendered(p, name)
 	}
 	return "", err
+}
+
+// notRendered returns the error about a rendered config that a pool does not have.
+func notRendered(p *poolv1.MachineConfigPool, name string) error {
+	return fmt.Errorf("%s has no rendered config %s: choose one that %s lists", describe(p), name, rollout.Command("history", p))
 }
 
 // setPaused sets spec.paused, and what the paused pool hands out unless that is "". With the pause, that
