@@ -120,6 +120,10 @@ var _ = Describe("An error ends with what to do, and has its exit code,", func()
 		Entry("a policy", `denied the request: frozen: correct what is refused`, func() []string {
 			return []string{"--kubeconfig", apiServer(status(http.StatusForbidden, metav1.StatusReasonForbidden, `admission webhook "p" denied the request: frozen`), all...)}
 		}),
+		Entry("a policy whose message is like that of a missing right", `they cannot join: correct what is refused`, func() []string {
+			return []string{"--kubeconfig", apiServer(status(http.StatusForbidden, metav1.StatusReasonForbidden,
+				`things "a" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: they cannot join`), all...)}
+		}),
 		Entry("a quota", `exceeded quota: few: correct what is refused`, func() []string {
 			return []string{"--kubeconfig", apiServer(status(http.StatusForbidden, metav1.StatusReasonForbidden, "things is forbidden: exceeded quota: few"), all...)}
 		}),
@@ -150,14 +154,31 @@ var _ = Describe("An error ends with what to do, and has its exit code,", func()
 		}),
 	)
 
-	DescribeTable("of a name that does not exist:", func(why, command string) {
+	// runLive runs a command with two pools and one boot in the cluster.
+	runLive := func(command string) (code int, message string) {
 		to := clitest.NewFakeConnection([]string{clitest.Pool("edge", "infra"), clitest.Pool("edge", "worker")}, clitest.PoolbootConfig("infra", "infra-a", ""))
 		to.Own = clitest.NewFakeClientBuilder().Build()
 		clitest.WriteFileIn(".", "rendered.yaml", clitest.Config("rendered-a", "infra", clitest.Motd("a")))
 		var out, errOut bytes.Buffer
 		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}
-		code := cli.Execute(newRoot(streams, func() input.Connection { return to }), &errOut, strings.Fields(command))
-		message := strings.TrimSpace(clitest.Unwrap(errOut.String()))
+		code = cli.Execute(newRoot(streams, func() input.Connection { return to }), &errOut, strings.Fields(command))
+		return code, strings.TrimSpace(clitest.Unwrap(errOut.String()))
+	}
+	DescribeTable("also with the most similar name:", func(command, name string) {
+		_, message := runLive(command)
+		Expect(message).To(ContainSubstring("\nDid you mean " + name + "?"))
+	},
+		Entry("of a command", "rendr", "render"),
+		Entry("of a command below another", "rollout statu", "status"),
+		Entry("of a pool", "rollout status infar", "infra"),
+		Entry("of a pool to render", "render --live --pool wroker", "worker"),
+		Entry("of a pool in files", "labels -f pool.yaml --pool infar", "infra"),
+		Entry("of a boot", "boots infra-x", "infra-a"),
+		Entry("of a Machine", "explain machine infra-x", "infra-a"),
+	)
+
+	DescribeTable("of a name that does not exist:", func(why, command string) {
+		code, message := runLive(command)
 		Expect(message).To(And(ContainSubstring(why), MatchRegexp(endsWithRemedy.String())))
 		Expect(code).To(Equal(exitCodeOf(command)))
 	},
@@ -208,6 +229,7 @@ var _ = Describe("An error ends with what to do, and has its exit code,", func()
 		})
 		Expect(commands).To(Equal(21))
 		expect("nope", `unknown command "nope"`)
+		expect("render -f nowhere.yaml", "nowhere.yaml: no such file") // before it asks for --pool
 	})
 })
 

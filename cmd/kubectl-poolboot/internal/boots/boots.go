@@ -186,7 +186,8 @@ func (o *options) resolveNames(ctx context.Context, from client.Reader, boots []
 		if namespace != "" {
 			scope = "namespace " + namespace
 		}
-		err = errors.Join(err, fmt.Errorf("no PoolbootConfig in %s has the name, Machine, host or Node %q: correct the name, or set --namespace", scope, name))
+		unknown := fmt.Errorf("no PoolbootConfig in %s has the name, Machine, host or Node %q: correct the name, or set --namespace", scope, name)
+		err = errors.Join(err, &cli.UnknownName{Name: name, Err: unknown})
 	}
 	return err
 }

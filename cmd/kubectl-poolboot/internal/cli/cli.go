@@ -10,9 +10,11 @@ import (
 	"io/fs"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/pmezard/go-difflib/difflib"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +34,8 @@ func NewRoot(streams genericiooptions.IOStreams, commands ...*cobra.Command) *co
 		Version:       version.Get().GitVersion,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		// Cobra has suggestions for the root only. Execute has them for all commands, and for names of objects.
+		DisableSuggestions: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) (err error) {
 			cmd.Flags().Visit(func(f *pflag.Flag) {
 				if f.Value.Type() == "duration" && strings.HasPrefix(f.Value.String(), "-") {
@@ -70,21 +74,69 @@ func Execute(root *cobra.Command, errOut io.Writer, args []string) int {
 	if err != nil && err.Error() != "" {
 		errOut = Messages(errOut)
 		fmt.Fprintln(errOut, "error:", strings.TrimSpace(describeFlags(err.Error()))+remedyOf(err))
-		if names := commandNames(ran); strings.HasPrefix(err.Error(), "unknown command ") && len(names) > 0 {
+		if name := closestName(ran, err); name != "" {
+			fmt.Fprintf(errOut, "Did you mean %s?\n", name)
+		}
+		if names := commandNames(ran); unknownCommand.MatchString(err.Error()) && len(names) > 0 {
 			fmt.Fprintln(errOut, "Use one of "+strings.Join(names, ", "))
 		}
 	}
 	return exitCode(ran, err)
 }
 
+// unknownCommand matches cobra's error for a name that is no command.
+var unknownCommand = regexp.MustCompile(`^unknown command "(.*?)" for `)
+
+// UnknownName is the error that no object has the name of an argument or flag. Execute adds the most similar name of
+// those that the shell would complete it to.
+type UnknownName struct {
+	Name string
+	Err  error
+}
+
+func (e *UnknownName) Error() string { return e.Err.Error() }
+func (e *UnknownName) Unwrap() error { return e.Err }
+
+// closestName returns the name that is most similar to the unknown command or name of an error, or "".
+func closestName(cmd *cobra.Command, err error) (closest string) {
+	typed, candidates := "", commandNames(cmd)
+	if match := unknownCommand.FindStringSubmatch(err.Error()); match != nil {
+		typed = match[1]
+	} else if unknown := (*UnknownName)(nil); errors.As(err, &unknown) {
+		complete, args := cmd.ValidArgsFunction, []string(nil)
+		cmd.Flags().Visit(func(f *pflag.Flag) {
+			if value, isList := f.Value.(pflag.SliceValue); f.Value.String() == unknown.Name || isList && slices.Contains(value.GetSlice(), unknown.Name) {
+				complete, _ = cmd.GetFlagCompletionFunc(f.Name)
+				args = cmd.Flags().Args()
+			}
+		})
+		if typed, candidates = unknown.Name, nil; complete != nil {
+			candidates, _ = complete(cmd, args, "")
+		}
+	}
+	least := 0.6
+	for _, name := range candidates {
+		name, _, _ = strings.Cut(name, "\t")
+		if ratio := difflib.NewMatcher(strings.Split(typed, ""), strings.Split(name, "")).Ratio(); ratio > least {
+			least, closest = ratio, name
+		}
+	}
+	return closest
+}
+
+// missingRight matches the message of an API server about a user without a right. In all else, its status is like that
+// of a quota or a policy.
+var missingRight = regexp.MustCompile(`^(\S+ ("[^"]*" )?is )?forbidden: User "`)
+
 // remedyOf returns what to do about an error of an API server or a file, or "" for every other error.
 func remedyOf(err error) string {
 	request, certificate := (*url.Error)(nil), (*tls.CertificateVerificationError)(nil)
+	denial := apierrors.APIStatus(nil)
 	switch text := err.Error(); {
-	case apierrors.IsForbidden(err) && (strings.Contains(text, "admission webhook ") || !strings.Contains(text, " cannot ")): // also a quota
-		return ": correct what is refused, or ask those who set this rule"
-	case apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err) && errors.As(err, &denial) && missingRight.MatchString(denial.Status().Message):
 		return ": ask for this right, or set --context to a user who has it"
+	case apierrors.IsForbidden(err):
+		return ": correct what is refused, or ask those who set this rule"
 	case apierrors.IsUnauthorized(err):
 		return ": log in again, or set --context to a user who is logged in"
 	case meta.IsNoMatchError(err):

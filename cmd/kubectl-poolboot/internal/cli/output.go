@@ -42,7 +42,13 @@ func (o *Output) AddFlag(cmd *cobra.Command, byDefault string, formats ...string
 	o.formats = formats
 	cmd.Flags().StringVarP(&o.Format, "output", "o", "", "format of the output, "+o.list()+"; without it, "+byDefault)
 	AddCompletion(cmd, "output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
-	cmd.PreRunE = func(*cobra.Command, []string) error { return o.validate() }
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.validate(); err != nil || before == nil {
+			return err
+		}
+		return before(cmd, args)
+	}
 }
 
 // AddTableFlag defines --output of a command whose answer is text with tables. further are formats beside those.

@@ -21,6 +21,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -113,8 +114,8 @@ func (g *gatherer) findNode(ctx context.Context, s *subject) error {
 	s.node = &corev1.Node{}
 	if err := workload.Get(ctx, client.ObjectKey{Name: g.name}, s.node); err != nil {
 		err = fmt.Errorf("%s, and in Cluster %s: %w", noConfig, s.cluster.Name, err)
-		if apierrors.IsNotFound(err) {
-			err = fmt.Errorf("%w: correct the name, or set --namespace or --cluster", err)
+		if apierrors.IsNotFound(err) && !g.source.InFiles {
+			err = &cli.UnknownName{Name: g.name, Err: fmt.Errorf("%w: correct the name, or set --namespace or --cluster", err)}
 		}
 		return err
 	}

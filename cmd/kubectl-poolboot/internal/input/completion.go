@@ -169,10 +169,11 @@ func completeFromCluster(ctx context.Context, cmd *cobra.Command, to Connection,
 // ones that are no files. Without files it completes to names in the management cluster, if there is a connection.
 func (f *Files) Complete(notFiles int, list Names, to Connection) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		names := slices.DeleteFunc(append(slices.Clone(f.Names), args[min(notFiles, len(args)):]...), func(name string) bool { return name == Stdin })
+		names := append(slices.Clone(f.Names), args[min(notFiles, len(args)):]...)
 		if len(names) == 0 && to != nil {
 			return CompleteFromCluster(to, list)(cmd, args, typed)
 		}
+		names = slices.DeleteFunc(names, func(name string) bool { return name == Stdin })
 		quiet := *f
 		quiet.Streams.ErrOut, quiet.Validate = io.Discard, false
 		objects, err := quiet.Read(names...)

@@ -61,6 +61,14 @@ func (f *Files) AddFlag(cmd *cobra.Command, flag, shorthand, usage string) {
 	cmd.Flags().StringSliceVarP(&f.Names, flag, shorthand, nil, "files with "+usage+
 		": file, directory (its *.yaml, *.yml and *.json), or - for standard input; may be repeated, and arguments are files too")
 	f.AddRecursiveFlag(cmd)
+	cmd.PreRunE = func(*cobra.Command, []string) error { // before cobra refuses that other flags are not set
+		for _, name := range f.Names {
+			if _, err := f.expand(name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	utilruntime.Must(cmd.MarkFlagFilename(flag, "json", "yaml", "yml"))
 }
 

@@ -71,7 +71,7 @@ func OpenSource(files *Files, args []string, to Connection) (*Source, error) {
 func (s *Source) GetNamed(ctx context.Context, name string, object client.Object) error {
 	err := s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, object)
 	if apierrors.IsNotFound(err) && !s.InFiles {
-		return fmt.Errorf("%w: correct the name, or set --namespace", err)
+		return &cli.UnknownName{Name: name, Err: fmt.Errorf("%w: correct the name, or set --namespace", err)}
 	}
 	return err
 }
@@ -140,7 +140,7 @@ func (s *Source) ExplainMissing(err error, role string) error {
 			"kubectl get pbpool,pbmconf -o yaml prints those of a cluster", missing.Role)
 	}
 	if missing.Role == role {
-		err = fmt.Errorf("--pool %s: %w", role, err)
+		err = &cli.UnknownName{Name: role, Err: fmt.Errorf("--pool %s: %w", role, err)}
 	}
 	return err
 }

@@ -190,7 +190,8 @@ func selectRetried(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootCo
 		unknown = slices.DeleteFunc(unknown, isNamed)
 	}
 	if len(unknown) > 0 {
-		return nil, fmt.Errorf("--host: %s has no running host %s: see kubectl poolboot rollout status %s -n %s", describe(p), strings.Join(unknown, ", "), p.Name, p.Namespace)
+		err := fmt.Errorf("--host: %s has no running host %s: see kubectl poolboot rollout status %s -n %s", describe(p), strings.Join(unknown, ", "), p.Name, p.Namespace)
+		return nil, &cli.UnknownName{Name: unknown[0], Err: err}
 	}
 	return selected, nil
 }

@@ -103,7 +103,7 @@ func openPool(ctx context.Context, to input.Connection, name string) (*input.Clu
 	p := &poolv1.MachineConfigPool{}
 	err = cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name}, p)
 	if apierrors.IsNotFound(err) {
-		return nil, nil, fmt.Errorf("namespace %s contains no MachineConfigPool %q: correct the name, or set --namespace", cluster.Namespace, name)
+		return nil, nil, &cli.UnknownName{Name: name, Err: fmt.Errorf("namespace %s contains no MachineConfigPool %q: correct the name, or set --namespace", cluster.Namespace, name)}
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("get MachineConfigPool %s/%s: %w", cluster.Namespace, name, err)
