@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -117,6 +118,17 @@ var _ = Describe("What the commands print fits in 120 columns", func() {
 			Expect(out.String()).NotTo(BeEmpty(), errOut.String())
 			expectToFit(strings.Join(args, " "), out.String()+errOut.String())
 		}
+	})
+
+	It("with characters that are two columns wide", func() {
+		var out bytes.Buffer
+		table := &cli.Table{Out: &out, Header: []string{"FILE", "STATE"}}
+		Expect(table.Print([]string{"/etc/機架", "Present"}, []string{"/etc/motd", "Absent"}, []string{"é", "Absent"})).To(Succeed())
+		Expect(out.String()).To(Equal("FILE        STATE\n/etc/機架   Present\n/etc/motd   Absent\né           Absent\n"))
+		Expect(cli.Paragraph("", strings.Repeat("機", 100))).To(Equal(strings.Repeat("機", 60) + "\n" + strings.Repeat("機", 40) + "\n"))
+		message := &bytes.Buffer{}
+		fmt.Fprintln(cli.Messages(message), "error:", strings.Repeat("機 ", 50))
+		Expect(strings.Count(message.String(), "\n")).To(Equal(2))
 	})
 
 	It("unless it is wide", func() {

@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mattn/go-runewidth"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -137,7 +138,7 @@ func (m messages) Write(text []byte) (int, error) {
 	}
 	lines := strings.Split(safe.String(), "\n")
 	for i, line := range lines {
-		if utf8.RuneCountInString(line) > width {
+		if runewidth.StringWidth(line) > width {
 			lines[i] = strings.Join(wrap(line, width-len(continuation)), "\n"+continuation)
 		}
 	}

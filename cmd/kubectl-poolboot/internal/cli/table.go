@@ -8,7 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/mattn/go-runewidth"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
@@ -82,7 +83,7 @@ func (t *Table) PrintColored(rows [][]string, colors []map[string]Color) error {
 				if n < len(cell) {
 					part = cell[n]
 				}
-				padding := strings.Repeat(" ", widths[j]+gap-utf8.RuneCountInString(part))
+				padding := strings.Repeat(" ", widths[j]+gap-runewidth.StringWidth(part))
 				if style.colored && part != "" && len(colors) > 0 && colors[i] != nil {
 					part = colors[i][t.Header[j]].paint(part)
 				}
@@ -105,9 +106,9 @@ func fit(rows [][]string, limit int) []int {
 	widths, words, total := make([]int, last+1), make([]int, last+1), last*gap
 	for _, row := range rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			widths[i] = max(widths[i], runewidth.StringWidth(cell))
 			for word := range strings.SplitSeq(cell, " ") {
-				words[i] = max(words[i], utf8.RuneCountInString(word))
+				words[i] = max(words[i], runewidth.StringWidth(word))
 			}
 		}
 	}
@@ -138,7 +139,7 @@ func fit(rows [][]string, limit int) []int {
 // Paragraph returns a printable text that is wrapped between words, so that it fits in 120 columns after a prefix on
 // its first line.
 func Paragraph(prefix, text string) string {
-	indent := utf8.RuneCountInString(prefix)
+	indent := runewidth.StringWidth(prefix)
 	return prefix + strings.Join(wrap(Printable(text), width-indent), "\n"+strings.Repeat(" ", indent)) + "\n"
 }
 
@@ -148,17 +149,18 @@ func Say(out io.Writer, format string, args ...any) error {
 	return err
 }
 
-// wrap splits a text between words into lines of at most some characters. Only longer words are split.
+// wrap splits a text between words into lines of at most some columns. Only longer words are split.
 func wrap(text string, limit int) (lines []string) {
 	line, size := "", -1
 	for word := range strings.SplitSeq(text, " ") {
-		length := utf8.RuneCountInString(word)
+		length := runewidth.StringWidth(word)
 		if size+1+length > limit && size >= 0 {
 			lines, line, size = append(lines, line), "", -1
 		}
-		for ; length > limit; length -= limit {
-			runes := []rune(word)
-			lines, word = append(lines, string(runes[:limit])), string(runes[limit:])
+		for length > limit {
+			part := runewidth.Truncate(word, limit, "")
+			lines, word = append(lines, part), word[len(part):]
+			length = runewidth.StringWidth(word)
 		}
 		if size >= 0 {
 			line += " "

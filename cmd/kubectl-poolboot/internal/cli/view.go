@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/mattn/go-runewidth"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
@@ -135,7 +135,7 @@ func (v *View) draw() (isDrawn bool, err error) {
 	columns, lines, _ := term.GetSize(int(terminal.Fd())) // nothing fits into one of an unknown size
 	heightOf := func(text string) (height int) {
 		for line := range strings.Lines(colorCodes.ReplaceAllString(text, "")) {
-			height += (utf8.RuneCountInString(line)-2)/max(columns, 1) + 1
+			height += (runewidth.StringWidth(line)-2)/max(columns, 1) + 1
 		}
 		return height
 	}
