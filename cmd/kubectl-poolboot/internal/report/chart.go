@@ -43,16 +43,16 @@ var colors = map[string]string{
 	"stage-0": "#7d8590", "stage-1": "#b5722a", "stage-2": "#3b7dd8", "stage-3": "#9a5fd0", "stage-4": "#c2528b", "stage-5": "#2e8b57",
 }
 
-// maxBars is how many hosts a chart shows, and maxAllBars how many all charts of a kind show, so that the page of a
-// large fleet can be read and is small.
-const maxBars, maxAllBars = 20, 300
+// maxBars is how many hosts a chart shows, maxAllBars how many all charts of a kind show, and maxCharts how many pools
+// have charts, so that the page of a large fleet can be read and is small.
+const maxBars, maxAllBars, maxCharts = 20, 300, 60
 
 // updateStages are the stages of an update, as rollout status names them, and the states before and after it.
 var updateStages = []entry{{bootstrapv1.UpdateWaitingReason, "stage-0"}, {bootstrapv1.UpdateDrainingReason, "stage-1"}, {bootstrapv1.UpdateApplyingReason, "stage-2"},
 	{bootstrapv1.UpdateRebootingReason, "stage-3"}, {bootstrapv1.UpdateVerifyingReason, "stage-4"}, {"needs you to act", string(failed)}}
 
-// addCharts adds the charts of the boots and the updates of the hosts of a pool.
-func (p *page) addCharts(of *pool, now time.Time) {
+// addCharts adds the charts of the boots and the updates of the hosts of a pool, one of some pools with charts.
+func (p *page) addCharts(of *pool, pools int, now time.Time) {
 	var stages []entry
 	for i, stage := range record.Stages() {
 		stages = append(stages, entry{string(stage), fmt.Sprintf("stage-%d", i)})
@@ -72,7 +72,7 @@ func (p *page) addCharts(of *pool, now time.Time) {
 		return cmp.Or(cmp.Compare(rank(a.Kind), rank(b.Kind)), b.of.CreationTimestamp.Compare(a.of.CreationTimestamp.Time))
 	})
 	slices.SortStableFunc(changed, func(a, b *host) int { return cmp.Or(cmp.Compare(rank(a.Kind), rank(b.Kind)), a.since.Compare(b.since)) })
-	limit := max(min(maxBars, maxAllBars/len(p.Pools)), 1)
+	limit := max(min(maxBars, maxAllBars/pools), 1)
 	name := cmp.Or(of.Pool, "no pool")
 	boots := make([]row, min(len(began), limit))
 	for i := range boots {
@@ -140,9 +140,12 @@ func appendChart(charts []*chart, id, title string, legend []entry, rows []row) 
 	return append(charts, newChart(id, title, unit, legend, rows))
 }
 
-func (p *page) addPoolChart() {
+func (p *page) addPoolChart(pools int) {
 	var rows []row
 	for _, of := range p.Pools {
+		if of.rank >= pools {
+			continue
+		}
 		r := row{Name: cmp.Or(of.Pool, "no pool")}
 		for _, k := range kinds {
 			r.values = append(r.values, float64(count(of.hosts, k.Class)))
@@ -150,7 +153,11 @@ func (p *page) addPoolChart() {
 		rows = append(rows, r)
 	}
 	if len(rows) > 0 {
-		p.PoolChart = newChart("pools-chart", "Hosts of each pool", "hosts", kinds, rows)
+		title := "Hosts of each pool"
+		if len(rows) < len(p.Pools) {
+			title = fmt.Sprintf("Hosts of %d of %d pools", len(rows), len(p.Pools))
+		}
+		p.PoolChart = newChart("pools-chart", title, "hosts", kinds, rows)
 	}
 }
 

@@ -26,10 +26,14 @@ type page struct {
 	Scope, Time string
 	Watch       bool
 	Unread      []string
-	Pools       []pool
-	PoolChart   *chart
+	// Parts says of which lists the page has only a part.
+	Parts     []string
+	Pools     []pool
+	PoolChart *chart
 	// Failed are the hosts that need a person, Drifted those that differ from their configuration.
-	Failed, Drifted       []*host
+	Failed, Drifted           []*host
+	FailedCount, DriftedCount int
+
 	Configs               []config
 	BootChart, StageChart []*chart
 	Expirations           []expiration
@@ -42,9 +46,13 @@ type pool struct {
 	Since   string
 	Domains []domain
 	// IsShort means that its hosts fit on a screen.
-	IsShort bool
-	hosts   []*host
+	IsShort     bool
+	hosts       []*host
+	wrong, rank int
 }
+
+// IsShown reports whether the page has the hosts of the pool.
+func (p *pool) IsShown() bool { return len(p.Domains) > 0 || len(p.hosts) == 0 }
 
 // domain is a failure domain with its hosts.
 type domain struct {
@@ -89,7 +97,22 @@ type expiration struct {
 	time   time.Time
 }
 
-func newPage(f *fleet, now time.Time) *page {
+// maxPage is how many bytes a page has at most, so that a browser can show the page of any fleet.
+const maxPage = 5_000_000
+
+// render returns a page with as many rows of each list as fit.
+func (f *fleet) render(now time.Time, watch bool) (text []byte, err error) {
+	p := f.newPage(now)
+	p.Watch = watch
+	for limit := 5000; ; limit /= 2 {
+		if text, err = p.first(limit, now).render(); err != nil || len(text) <= maxPage || limit == 0 {
+			return text, err
+		}
+	}
+}
+
+// newPage returns a page with all rows, and without hosts by failure domain and charts.
+func (f *fleet) newPage(now time.Time) *page {
 	p := &page{Scope: "all namespaces", Time: now.UTC().Format(time.RFC1123), Unread: f.unread}
 	if f.namespace != "" {
 		p.Scope = "namespace " + f.namespace
@@ -115,10 +138,10 @@ func newPage(f *fleet, now time.Time) *page {
 	for i := range p.Pools {
 		of := &p.Pools[i]
 		of.ID = cmp.Or(of.ID, fmt.Sprintf("none-%d", i))
-		of.addDomains()
 		for _, h := range of.hosts {
 			if h.Kind == failed {
 				p.Failed = append(p.Failed, h)
+				of.wrong++
 			}
 			if h.Drift != "" {
 				p.Drifted = append(p.Drifted, h)
@@ -130,12 +153,69 @@ func newPage(f *fleet, now time.Time) *page {
 				where[h.Config][cmp.Or(h.Pool, "no pool")+", "+h.Domain]++
 			}
 		}
-		p.addCharts(of, now)
 	}
-	p.addPoolChart()
 	p.addConfigs(handedOut, where)
 	p.addExpirations(f, now)
+	p.FailedCount, p.DriftedCount = len(p.Failed), len(p.Drifted)
 	return p
+}
+
+// first returns a page with at most limit rows of each list.
+func (p *page) first(limit int, now time.Time) *page {
+	part := *p
+	part.Pools = slices.Clone(p.Pools)
+	part.addPools(limit, now)
+	part.Unread = firstOf(&part, "what can't be read", p.Unread, limit)
+	part.Failed = firstOf(&part, "hosts that need you to act", p.Failed, limit)
+	part.Drifted = firstOf(&part, "hosts with drift", p.Drifted, limit)
+	part.Configs = firstOf(&part, "configs", p.Configs, limit)
+	part.Expirations = firstOf(&part, "expirations", p.Expirations, limit)
+	return &part
+}
+
+// firstOf returns the first items of a list, and adds to the page how many they are.
+func firstOf[T any](p *page, what string, items []T, limit int) []T {
+	if len(items) <= limit {
+		return items
+	}
+	p.Parts = append(p.Parts, fmt.Sprintf("%s: %d of %d", what, limit, len(items)))
+	return items[:limit]
+}
+
+// addPools cuts the pools, their hosts and their charts to those with the most that is wrong, and then the most hosts.
+func (p *page) addPools(limit int, now time.Time) {
+	order := make([]*pool, len(p.Pools))
+	for i := range p.Pools {
+		order[i] = &p.Pools[i]
+	}
+	slices.SortStableFunc(order, func(a, b *pool) int {
+		return cmp.Or(cmp.Compare(b.wrong, a.wrong), cmp.Compare(min(len(b.Problem), 1), min(len(a.Problem), 1)), cmp.Compare(len(b.hosts), len(a.hosts)))
+	})
+	shown, all := 0, 0
+	for i, of := range order {
+		of.rank = i
+		all += len(of.hosts)
+		if i < limit {
+			shown += of.addDomains(limit - shown)
+		}
+	}
+	charted := min(len(p.Pools), maxCharts, limit)
+	if shown < all {
+		p.Parts = append(p.Parts, fmt.Sprintf("hosts by failure domain: %d of %d", shown, all))
+	}
+	if charted < len(p.Pools) {
+		p.Parts = append(p.Parts, fmt.Sprintf("pools with charts: %d of %d", charted, len(p.Pools)))
+	}
+	if limit < len(p.Pools) {
+		p.Parts = append(p.Parts, fmt.Sprintf("pools: %d of %d", limit, len(p.Pools)))
+	}
+	p.addPoolChart(charted)
+	for i := range p.Pools {
+		if p.Pools[i].rank < charted {
+			p.addCharts(&p.Pools[i], charted, now)
+		}
+	}
+	p.Pools = slices.DeleteFunc(p.Pools, func(of pool) bool { return of.rank >= limit })
 }
 
 // hosts returns the hosts by the namespace and the name of their pool, which is "" for those without one.
@@ -200,7 +280,7 @@ func (f *fleet) addNode(h *host, label string) {
 	node := f.nodes[clusterOf(h.of)][h.of.Status.NodeRef.Name]
 	machine := f.machines[client.ObjectKey{Namespace: h.of.Namespace, Name: record.MachineName(h.of)}]
 	running := updates.HostOf(nil, h.of, machine, node)
-	h.Drift = running.Report.Drift
+	h.Drift = shorten(running.Report.Drift)
 	if running.Node != nil {
 		h.Domain = cmp.Or(running.Node.Labels[label], running.Node.Labels[corev1.LabelTopologyZone])
 	}
@@ -213,15 +293,27 @@ func (f *fleet) addNode(h *host, label string) {
 // shortPool is how many hosts the page shows without a click.
 const shortPool = 40
 
-func (p *pool) addDomains() {
-	by := map[string][]*host{}
-	for _, h := range p.hosts {
-		by[h.Domain] = append(by[h.Domain], h)
+// addDomains adds the first hosts, those that need a person before others, and returns how many these are.
+func (p *pool) addDomains(limit int) int {
+	first := slices.Clone(p.hosts)
+	if len(first) > limit {
+		slices.SortStableFunc(first, func(a, b *host) int { return cmp.Compare(rank(a.Kind), rank(b.Kind)) })
+		first = first[:limit]
 	}
+	by, all := byDomain(first), byDomain(p.hosts)
 	for i, name := range slices.Sorted(maps.Keys(by)) {
-		p.Domains = append(p.Domains, domain{ID: fmt.Sprintf("%s-%d", p.ID, i), Name: name, Hosts: by[name], Counts: describeCounts(by[name])})
+		p.Domains = append(p.Domains, domain{ID: fmt.Sprintf("%s-%d", p.ID, i), Name: name, Hosts: by[name], Counts: describeCounts(all[name])})
 	}
 	p.IsShort = len(p.hosts) <= shortPool
+	return len(first)
+}
+
+func byDomain(hosts []*host) map[string][]*host {
+	by := map[string][]*host{}
+	for _, h := range hosts {
+		by[h.Domain] = append(by[h.Domain], h)
+	}
+	return by
 }
 
 // count returns how many hosts are of a kind.

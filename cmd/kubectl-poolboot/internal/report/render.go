@@ -36,8 +36,7 @@ func style() (template.CSS, error) {
 	return template.CSS(out.String()), err
 }
 
-func render(p *page, watch bool) ([]byte, error) {
-	p.Watch = watch
+func (p *page) render() ([]byte, error) {
 	var out bytes.Buffer
 	err := pageTemplate.Execute(&out, p)
 	return bytes.Map(func(r rune) rune {

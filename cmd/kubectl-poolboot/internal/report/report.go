@@ -85,7 +85,7 @@ func (o *options) render(ctx context.Context, cluster *input.Cluster) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	return render(newPage(read, time.Now()), o.watch)
+	return read.render(time.Now(), o.watch)
 }
 
 // interval is the shortest time between two reads of the cluster, and how often watch.js requests the page.
@@ -102,18 +102,16 @@ func (o *options) serve(ctx context.Context, cluster *input.Cluster) error {
 	}
 	var mu sync.Mutex
 	var page []byte
+	var failure error
 	var since time.Time
 	current := func() ([]byte, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if time.Since(since) < interval {
-			return page, nil
+		if time.Since(since) >= interval {
+			page, failure = o.render(ctx, cluster)
+			since = time.Now()
 		}
-		next, err := o.render(ctx, cluster)
-		if err == nil {
-			page, since = next, time.Now()
-		}
-		return next, err
+		return page, failure
 	}
 	pages := http.NewServeMux()
 	pages.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,12 +11,14 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"golang.org/x/net/html"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -163,7 +166,73 @@ var _ = Describe("report", func() {
 		Expect(rowsOf(report(empty), "pools")).To(Equal([]string{"There are no pools."}))
 	})
 
-	It("has at most 5 MB for 5,000 hosts", func() {
+	It("has at most 5 MB whatever the fleet, and says what is not on the page", func() {
+		now, evil := time.Now(), strings.Repeat(`"<&`, 300)
+		for _, size := range []struct{ pools, perPool int }{{3000, 1}, {1, 6000}} {
+			f := &fleet{nodes: map[client.ObjectKey]map[string]*corev1.Node{{Namespace: "edge", Name: "infra-1"}: {}}}
+			for n := range size.pools {
+				role := fmt.Sprintf("pool-%d", n)
+				f.pools = append(f.pools, *newPool(role))
+				f.unread = append(f.unread, evil)
+				for i := range size.perPool {
+					config, node := newHost(role, i+n*size.perPool, now)
+					for c := range config.Status.Conditions {
+						config.Status.Conditions[c].Message = evil
+					}
+					f.configs = append(f.configs, *config)
+					if node != nil {
+						node.Labels[rackLabel] = node.Name
+						f.nodes[client.ObjectKey{Namespace: "edge", Name: "infra-1"}][node.Name] = node
+					}
+				}
+			}
+			start := time.Now()
+			page, err := f.render(now, false)
+			Expect(err).NotTo(HaveOccurred())
+			AddReportEntry(fmt.Sprintf("%d pools of %d hosts", size.pools, size.perPool), fmt.Sprintf("%.1f MB in %s", float64(len(page))/1e6, time.Since(start)), ReportEntryVisibilityAlways)
+			Expect(len(page)).To(BeNumerically("<=", maxPage))
+			Expect(rowsOf(string(page), "parts")).To(ContainElements(ContainSubstring("kubectl poolboot rollout status POOL -n NAMESPACE"),
+				MatchRegexp(`^hosts by failure domain: \d+ of %d$`, size.pools*size.perPool)))
+			document, err := html.Parse(bytes.NewReader(page))
+			Expect(err).NotTo(HaveOccurred())
+			targets := map[string]bool{}
+			for n := range document.Descendants() {
+				for _, a := range n.Attr {
+					targets[a.Key+"="+a.Val] = true
+				}
+			}
+			for target := range targets {
+				if at, isLink := strings.CutPrefix(target, "href=#"); isLink {
+					Expect(targets).To(HaveKey("id=" + at))
+				}
+			}
+		}
+	})
+
+	It("has charts of the pools with the most that is wrong, and then the most hosts", func() {
+		f, now := &fleet{}, time.Now()
+		for n := range maxCharts + 10 {
+			role, hosts := fmt.Sprintf("pool-%02d", n), 1+n%2 // hosts 0 to 2 are as they should be
+			f.pools = append(f.pools, *newPool(role))
+			if n == 4 {
+				hosts = 4 // the last of them failed
+			}
+			for i := range hosts {
+				config, _ := newHost(role, i, now)
+				f.configs = append(f.configs, *config)
+			}
+		}
+		page, err := f.render(now, false)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rowsOf(string(page), "parts")).To(ContainElement("pools with charts: 60 of 70"))
+		charts := regexp.MustCompile(`<figcaption>Boots of (pool-\d+)`).FindAllStringSubmatch(string(page), -1)
+		Expect(charts).To(HaveLen(maxCharts))
+		Expect(charts).To(ContainElements(ContainElement("pool-04"), ContainElement("pool-69")))
+		Expect(charts).NotTo(ContainElement(ContainElement("pool-68")))
+		Expect(rowsOf(string(page), "hosts")).To(ContainElement(ContainSubstring("pool-68-0000")), "rows are for all")
+	})
+
+	It("has at most 5 MB for 5,000 hosts, and shows all", func() {
 		for _, perPool := range []int{100, 5000} {
 			var roles []string
 			for i := range 5000 / perPool {
@@ -173,7 +242,8 @@ var _ = Describe("report", func() {
 			start := time.Now()
 			page := report(to)
 			AddReportEntry(fmt.Sprintf("%d pools", len(roles)), fmt.Sprintf("%.1f MB in %s", float64(len(page))/1e6, time.Since(start)), ReportEntryVisibilityAlways)
-			Expect(len(page)).To(BeNumerically("<", 5_000_000))
+			Expect(len(page)).To(BeNumerically("<=", maxPage))
+			Expect(rowsOf(page, "parts")).To(BeEmpty())
 		}
 	})
 
@@ -210,6 +280,29 @@ var _ = Describe("report", func() {
 			Expect(page).NotTo(ContainSubstring("infra"))
 			interrupt()
 			Eventually(done).Should(Receive(BeNil()))
+		})
+
+		It("reads the cluster once for all viewers, also if that fails", func(ctx SpecContext) {
+			to, reads := newFleet(1, "infra"), atomic.Int32{}
+			to.WithWatch = interceptor.NewClient(to.WithWatch, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				reads.Add(1)
+				return errors.New("etcd is down")
+			}})
+			ctx2, interrupt := context.WithCancel(ctx)
+			defer interrupt()
+			out, terminal := io.Pipe()
+			cmd := New(genericiooptions.IOStreams{Out: terminal, ErrOut: GinkgoWriter}, to)
+			cmd.SetArgs([]string{"--watch"})
+			go func() { _ = cmd.ExecuteContext(ctx2) }()
+			line, err := bufio.NewReader(out).ReadString('\n')
+			Expect(err).NotTo(HaveOccurred())
+			for range 3 {
+				response, err := http.Get(strings.Fields(line)[4])
+				Expect(err).NotTo(HaveOccurred())
+				Expect(response).To(HaveHTTPStatus(http.StatusBadGateway))
+				Expect(response).To(HaveHTTPBody(ContainSubstring("etcd is down")))
+			}
+			Expect(reads.Load()).To(BeEquivalentTo(1))
 		})
 
 		It("says what to do if its port is taken, and refuses --port without it", func() {

@@ -95,14 +95,21 @@ func fleetError(code int, text string) error {
 // worst one. Hosts without a pool that need a person have a state of their own for each namespace.
 func Fleet(pools []poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) ([]PoolStatus, int) {
 	statuses, code := []PoolStatus{}, 0
-	rest := slices.DeleteFunc(slices.Clone(configs), func(c bootstrapv1.PoolbootConfig) bool { return !c.DeletionTimestamp.IsZero() })
+	type place struct{ namespace, cluster, role string }
+	placeOf := func(c *bootstrapv1.PoolbootConfig) place {
+		return place{c.Namespace, record.ClusterName(c), c.Status.PoolRole}
+	}
+	by := map[place][]bootstrapv1.PoolbootConfig{}
+	for i := range configs {
+		if c := &configs[i]; c.DeletionTimestamp.IsZero() {
+			by[placeOf(c)] = append(by[placeOf(c)], *c)
+		}
+	}
 	for i := range pools {
 		p := &pools[i]
-		isElsewhere := func(c bootstrapv1.PoolbootConfig) bool {
-			return c.Namespace != p.Namespace || record.ClusterName(&c) != p.Spec.ClusterName || c.Status.PoolRole != p.Spec.PoolRole
-		}
-		ofPool := slices.DeleteFunc(slices.Clone(rest), isElsewhere)
-		rest = slices.DeleteFunc(rest, func(c bootstrapv1.PoolbootConfig) bool { return !isElsewhere(c) })
+		of := place{p.Namespace, p.Spec.ClusterName, p.Spec.PoolRole}
+		ofPool := by[of]
+		delete(by, of)
 		s, joining := statesOf(p, ofPool)
 		status := newPoolStatus(s)
 		status.addFailed(ofPool)
@@ -115,6 +122,9 @@ func Fleet(pools []poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfi
 			code = cli.ExitActionRequired
 		}
 	}
+	rest := slices.DeleteFunc(slices.Clone(configs), func(c bootstrapv1.PoolbootConfig) bool {
+		return !c.DeletionTimestamp.IsZero() || by[placeOf(&c)] == nil
+	})
 	for len(rest) > 0 {
 		isHere := func(c bootstrapv1.PoolbootConfig) bool { return c.Namespace == rest[0].Namespace }
 		status := PoolStatus{Namespace: rest[0].Namespace}
