@@ -269,6 +269,7 @@ release: release-programs $(BIN)/kubectl $(BIN)/release ## Write a release into 
 		-e 's|^kind: ServiceAccount|imagePullSecrets: $${POOLBOOT_IMAGE_PULL_SECRETS:=[]}\n&|' \
 		-e '/^  annotations:$$/{N;s|:\n    poolboot.io/replaced:.*|: $${POOLBOOT_CONFIG_SERVER_SERVICE_ANNOTATIONS:=null}|}' > $(RELEASE)/bootstrap-components.yaml
 	@cp config/metadata.yaml templates/*.yaml $(RELEASE)/
+	@$(BIN)/kubectl kustomize config/prometheus > $(RELEASE)/prometheus-operator.yaml
 	@$(BIN)/release images $(RELEASE)/images.tar $(PARTS)/agents $(foreach architecture,$(ARCHITECTURES),$(foreach program,$(IMAGE_PROGRAMS),\
 		$(REGISTRY)/$(program):$(VERSION),$(architecture),$(PARTS)/programs/$(architecture)/$(program)))
 	@printf '%s\n' $(IMAGE_PROGRAMS:%=$(REGISTRY)/%:$(VERSION)) > $(RELEASE)/images.txt

@@ -81,6 +81,15 @@ var _ = Describe("a release", func() {
 		}
 	})
 
+	It("has what needs the Prometheus operator in a file of its own, which clusterctl does not install", func() {
+		manifest, err := os.ReadFile(filepath.Join(releaseDir, "prometheus-operator.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(manifest)).To(And(ContainSubstring("\nkind: ServiceMonitor\n"), ContainSubstring("\nkind: PrometheusRule\n")))
+		for _, object := range components.Objs() {
+			Expect(object.GroupVersionKind().Group).NotTo(Equal("monitoring.coreos.com"))
+		}
+	})
+
 	It("has metadata with the contract of its series", func(ctx SpecContext) {
 		metadata, err := release.Metadata(releaseVersion).Get(ctx)
 		Expect(err).NotTo(HaveOccurred())

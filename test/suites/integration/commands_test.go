@@ -2,25 +2,27 @@ package integration
 
 import (
 	"context"
+	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -53,21 +55,14 @@ func parseCommands(page, name string) (commands []command) {
 
 var _ = Describe("The commands in the documentation", func() {
 	It("install the alerts, the dashboards and the metrics of objects", func(ctx SpecContext) {
-		definition := &apiextensionsv1.CustomResourceDefinition{
-			ObjectMeta: metav1.ObjectMeta{Name: "prometheusrules.monitoring.coreos.com"},
-			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-				Group: "monitoring.coreos.com", Scope: apiextensionsv1.NamespaceScoped,
-				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "prometheusrules", Singular: "prometheusrule", Kind: "PrometheusRule", ListKind: "PrometheusRuleList"},
-				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
-					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-						Type: "object", XPreserveUnknownFields: ptr.To(true)}}}},
-			},
-		}
-		Expect(lab.ManagementClient.Create(ctx, definition)).To(Succeed())
-		Eventually(ctx, func(ctx context.Context) ([]apiextensionsv1.CustomResourceDefinitionCondition, error) {
-			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(definition), definition)
-			return definition.Status.Conditions, err
-		}).Should(ContainElement(And(HaveField("Type", apiextensionsv1.Established), HaveField("Status", apiextensionsv1.ConditionTrue))))
+		const operator = "github.com/prometheus-operator/prometheus-operator"
+		output, err := exec.CommandContext(ctx, "go", "-C", sourcetree.Path("hack", "tools", "prometheus-operator"), "mod", "download", "-json", operator).Output()
+		Expect(err).NotTo(HaveOccurred(), "%s", output)
+		var module struct{ Dir string }
+		Expect(json.Unmarshal(output, &module)).To(Succeed())
+		_, err = envtest.InstallCRDs(lab.Management.Config, envtest.CRDInstallOptions{
+			Paths: []string{filepath.Join(module.Dir, "example", "prometheus-operator-crd")}, ErrorIfPathMissing: true, MaxTime: time.Minute})
+		Expect(err).NotTo(HaveOccurred())
 
 		shell := &terminal{dir: sourcetree.Path()}
 		for _, namespace := range []string{"monitoring", "observability"} {
@@ -81,6 +76,7 @@ var _ = Describe("The commands in the documentation", func() {
 		rule.SetGroupVersionKind(schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "PrometheusRule"})
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: "poolboot-system", Name: "poolboot-alerts"}, rule)).To(Succeed())
 		Expect(rule.Object["spec"]).To(HaveKeyWithValue("groups", Not(BeEmpty())))
+		Expect(rule.GetLabels()).To(HaveKeyWithValue(clusterv1.ProviderNameLabel, "bootstrap-poolboot"))
 	})
 	It("renew the Machines of a pool on a site without an available host", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
