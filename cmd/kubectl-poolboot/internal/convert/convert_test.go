@@ -372,8 +372,8 @@ items:
 			clitest.ExpectError(runPoolboot(append([]string{"convert"}, args...)...), 1, why)
 		},
 		Entry("nothing to convert", "set --filename, --ignition or --butane\n"),
-		Entry("no Cluster", "set --cluster and --namespace: --filename, --cluster and --namespace belong together", "-f", "a.yaml"),
-		Entry("objects and a document", "--filename and --ignition exclude each other", "-f", "a.yaml", "--cluster", "a", "-n", "b", "--ignition", "b.ign"),
+		Entry("no Cluster", "set --cluster and --namespace: --filename, --cluster and --namespace belong together", "-f", "-"),
+		Entry("objects and a document", "--filename and --ignition exclude each other", "-f", "-", "--cluster", "a", "-n", "b", "--ignition", "b.ign"),
 		Entry("two documents", "b.ign is one file too many", "--ignition", "a.ign", "b.ign"),
 		Entry("a file that does not exist", "nowhere.ign: no such file", "--ignition", "nowhere.ign"),
 	)

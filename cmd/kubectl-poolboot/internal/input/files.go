@@ -63,7 +63,7 @@ func (f *Files) AddFlag(cmd *cobra.Command, flag, shorthand, usage string) {
 	f.AddRecursiveFlag(cmd)
 	cmd.PreRunE = func(*cobra.Command, []string) error { // before cobra refuses that other flags are not set
 		for _, name := range f.Names {
-			if _, err := f.expand(name); err != nil {
+			if _, err := stat(name); err != nil {
 				return err
 			}
 		}
@@ -120,18 +120,25 @@ func (o *Objects) CheckNotEmpty() error {
 	return fmt.Errorf("%s: contains no object: if a command wrote it, it failed or found nothing: write the file again", strings.Join(o.files, ", "))
 }
 
+// stat returns what a name of the command line is, and nil for standard input.
+func stat(name string) (fs.FileInfo, error) {
+	if name == Stdin {
+		return nil, nil
+	}
+	info, err := os.Stat(name)
+	switch {
+	case err != nil && strings.Contains(name, "://"):
+		err = fmt.Errorf("%s: URLs are not read: download the file, and name it", name)
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("%s: no such file or directory: correct the name", name)
+	}
+	return info, err
+}
+
 // expand returns the files of a directory, in the order of their names; a file is itself. Hidden directories, such as
 // that of Git, are left out.
 func (f *Files) expand(name string) ([]string, error) {
-	if name == Stdin {
-		return []string{name}, nil
-	}
-	switch info, err := os.Stat(name); {
-	case err != nil && strings.Contains(name, "://"):
-		return nil, fmt.Errorf("%s: URLs are not read: download the file, and name it", name)
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%s: no such file or directory: correct the name", name)
-	case err != nil || !info.IsDir():
+	if info, err := stat(name); err != nil || info == nil || !info.IsDir() {
 		return []string{name}, err
 	}
 	var paths []string

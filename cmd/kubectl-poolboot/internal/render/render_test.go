@@ -185,7 +185,7 @@ var _ = Describe("render", func() {
 			clitest.ExpectError(live("--pool", "infra", "--cluster", "nowhere"), 1, "namespace edge contains no pool of the cluster \"nowhere\"")
 		})
 		It("takes no files beside", func() {
-			clitest.ExpectError(live("--pool", "infra", "-f", "a.yaml"), 1, "filename", "live")
+			clitest.ExpectError(live("--pool", "infra", "-f", "-"), 1, "filename", "live")
 			clitest.ExpectError(live("--pool", "infra", "a.yaml"), 1, "files and --live exclude each other")
 		})
 	})
