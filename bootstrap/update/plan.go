@@ -18,8 +18,8 @@ type Plan struct {
 	Undo Steps
 }
 
-// New returns the plan for a host with these capabilities. What drifted on the host from the configuration before changes
-// also if it is the same in both configurations.
+// New returns the plan for a host with these capabilities. What drifted on the host from the configuration before
+// changes also if it is the same in both configurations.
 func New(before, after Config, policy Policy, can Capabilities, drift ...Drift) Plan {
 	before = before.AsFound(drift)
 	paths := pathsOf(drift)
