@@ -94,7 +94,7 @@ func (c Config) AsFound(drift []Drift) Config {
 	}
 	if len(missing)+len(additional) > 0 {
 		has := slices.DeleteFunc(ignition.SplitArguments(c.KernelArguments), func(argument string) bool { return slices.Contains(missing, argument) })
-		c.KernelArguments = append(has, additional...)
+		c.KernelArguments = slices.Concat(has, additional)
 	}
 	return c
 }

@@ -95,7 +95,7 @@ var _ = Describe("history", func() {
 		begin := time.Now().Truncate(time.Second)
 		field := func(manager, fields, subresource string, seconds int) metav1.ManagedFieldsEntry {
 			return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Time: ptr.To(metav1.NewTime(begin.Add(time.Duration(seconds) * time.Second))),
-				FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+				FieldsV1: metav1.NewFieldsV1(fields)}
 		}
 		const spec = `{"f:spec":{"f:config":{}}}`
 		named := func(name string, fields ...metav1.ManagedFieldsEntry) metav1.PartialObjectMetadata {
