@@ -126,17 +126,11 @@ var _ = Describe("the Pods", func() {
 		Expect(listOfKind[corev1.ServiceAccount](components.Objs(), "ServiceAccount")).To(HaveEach(HaveField("ImagePullSecrets", BeEmpty())))
 	})
 
-	It("serve metrics and requests of hosts as variables say", func(ctx SpecContext) {
-		for name, value := range map[string]string{"POOLBOOT_DIAGNOSTICS_PORT": "10443", "POOLBOOT_CONFIG_SERVER_IP_FAMILY_POLICY": "PreferDualStack"} {
-			settings.Set(name, value)
-			DeferCleanup(settings.Set, name, variables[name])
-		}
+	It("serve requests of hosts in the IP families that a variable names", func(ctx SpecContext) {
+		settings.Set("POOLBOOT_CONFIG_SERVER_IP_FAMILY_POLICY", "PreferDualStack")
+		DeferCleanup(settings.Set, "POOLBOOT_CONFIG_SERVER_IP_FAMILY_POLICY", variables["POOLBOOT_CONFIG_SERVER_IP_FAMILY_POLICY"])
 		set, err := release.Components().Get(ctx, repository.ComponentsOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		// The NetworkPolicy opens the port by its name.
-		port := ContainElement(And(HaveField("Name", "metrics"), HaveField("ContainerPort", int32(10443))))
-		manager := HaveExactElements(And(HaveField("Args", ContainElement("--diagnostics-address=:10443")), HaveField("Ports", port)))
-		Expect(listOfKind[appsv1.Deployment](set.Objs(), "Deployment")).To(ContainElement(HaveField("Spec.Template.Spec.Containers", manager)))
 		Expect(listOfKind[corev1.Service](set.Objs(), "Service")).To(ContainElement(And(HaveField("Name", "poolboot-config-server"), HaveField("Spec.IPFamilyPolicy", HaveValue(Equal(corev1.IPFamilyPolicyPreferDualStack))))))
 		Expect(findService("poolboot-config-server").Spec.IPFamilyPolicy).To(BeNil())
 	})
