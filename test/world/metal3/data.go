@@ -97,10 +97,12 @@ func (r *dataReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 	if err := r.render(ctx, cluster, data); errors.Is(err, errRetry) {
 		return ctrl.Result{RequeueAfter: r.retryInterval}, nil
 	} else if err != nil {
-		return ctrl.Result{}, err
+		old := data.DeepCopy()
+		data.Status.ErrorMessage = err.Error()
+		return ctrl.Result{}, errors.Join(err, r.Status().Patch(ctx, data, client.MergeFrom(old)))
 	}
 	old := data.DeepCopy()
-	data.Status.Ready = ptr.To(true)
+	data.Status.Ready, data.Status.ErrorMessage = ptr.To(true), ""
 	return ctrl.Result{}, r.Status().Patch(ctx, data, client.MergeFrom(old))
 }
 

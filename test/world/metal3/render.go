@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -95,13 +97,29 @@ func (r *renderer) data(key string) ([]byte, error) {
 	if key == "metaData" {
 		return yaml.Marshal(r.metaData())
 	}
-	networks := []map[string]any{}
-	for _, n := range r.template.Spec.NetworkData.Networks.IPv4 {
-		address := r.addresses[n.IPAddressFromIPPool]
-		networks = append(networks, map[string]any{"id": n.ID, "link": n.Link, "type": "ipv4", "ip_address": address.Spec.Address,
-			"netmask": net.IP(net.CIDRMask(address.Spec.Prefix, 32)).String(), "routes": []any{}})
+	data := r.template.Spec.NetworkData
+	links, networks, services := []map[string]any{}, []map[string]any{}, []map[string]any{}
+	for _, l := range data.Links.Ethernets {
+		at := slices.IndexFunc(r.host.Status.HardwareDetails.NIC, func(nic bmov1alpha1.NIC) bool { return nic.Name == l.MACAddress.FromHostInterface })
+		if at < 0 {
+			return nil, fmt.Errorf("nic name not found %s", l.MACAddress.FromHostInterface)
+		}
+		links = append(links, map[string]any{"id": l.ID, "type": l.Type, "mtu": 1500, "ethernet_mac_address": r.host.Status.HardwareDetails.NIC[at].MAC})
 	}
-	return yaml.Marshal(map[string]any{"links": []any{}, "networks": networks, "services": []any{}})
+	for _, server := range data.Services.DNS {
+		services = append(services, map[string]any{"type": "dns", "address": server})
+	}
+	mask := func(length int) string { return net.IP(net.CIDRMask(length, 32)).String() }
+	for _, n := range data.Networks.IPv4 {
+		address, routes := r.addresses[n.IPAddressFromIPPool], []map[string]any{}
+		for _, route := range n.Routes {
+			routes = append(routes, map[string]any{"network": route.Network, "netmask": mask(route.Prefix), "services": []any{},
+				"gateway": ptr.Deref(r.addresses[route.Gateway.FromIPPool].Spec.Gateway, "")})
+		}
+		networks = append(networks, map[string]any{"id": n.ID, "link": n.Link, "type": "ipv4", "ip_address": address.Spec.Address,
+			"netmask": mask(address.Spec.Prefix), "routes": routes})
+	}
+	return yaml.Marshal(map[string]any{"links": links, "networks": networks, "services": services})
 }
 
 // metaData returns the metadata of the host. Its provider ID has no scheme (renderMetaData of the provider).

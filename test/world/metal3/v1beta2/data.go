@@ -49,6 +49,53 @@ type MetaData struct {
 	IPAddressesFromPool []FromPool `json:"ipAddressesFromPool,omitempty"`
 }
 
+// NetworkLinkEthernetMac says which MAC address a link has.
+type NetworkLinkEthernetMac struct {
+	// fromHostInterface is the name of an interface of the host.
+	FromHostInterface string `json:"fromHostInterface"`
+}
+
+// NetworkDataLinkEthernet is an interface.
+type NetworkDataLinkEthernet struct {
+	// type is the type of the link.
+	Type string `json:"type"`
+	// id is the name of the link.
+	ID string `json:"id"`
+	// macAddress says which MAC address it has.
+	MACAddress NetworkLinkEthernetMac `json:"macAddress"`
+}
+
+// NetworkDataLink are the interfaces of a host.
+type NetworkDataLink struct {
+	// ethernets are physical interfaces.
+	// +optional
+	Ethernets []NetworkDataLinkEthernet `json:"ethernets,omitempty"`
+}
+
+// NetworkGatewayv4 says which gateway a route has.
+type NetworkGatewayv4 struct {
+	// fromIPPool is the name of the IPPool that has it.
+	FromIPPool string `json:"fromIPPool"`
+}
+
+// NetworkDataRoutev4 is a route.
+type NetworkDataRoutev4 struct {
+	// network is the destination.
+	Network string `json:"network"`
+	// prefix is the length of its prefix.
+	// +optional
+	Prefix int `json:"prefix,omitempty"`
+	// gateway says which gateway it has.
+	Gateway NetworkGatewayv4 `json:"gateway"`
+}
+
+// NetworkDataService are the services for a host.
+type NetworkDataService struct {
+	// dns are the addresses of DNS servers.
+	// +optional
+	DNS []string `json:"dns,omitempty"`
+}
+
 // NetworkDataIPv4 is a network with a static address.
 type NetworkDataIPv4 struct {
 	// id is the name of the network.
@@ -57,6 +104,9 @@ type NetworkDataIPv4 struct {
 	Link string `json:"link"`
 	// ipAddressFromIPPool is the name of the IPPool of the address.
 	IPAddressFromIPPool string `json:"ipAddressFromIPPool"`
+	// routes are the routes of the network.
+	// +optional
+	Routes []NetworkDataRoutev4 `json:"routes,omitempty"`
 }
 
 // NetworkDataNetwork are the networks of a host.
@@ -68,6 +118,12 @@ type NetworkDataNetwork struct {
 
 // NetworkData describes the network data of a host.
 type NetworkData struct {
+	// links are the interfaces of the host.
+	// +optional
+	Links NetworkDataLink `json:"links,omitempty"`
+	// services are the services for the host.
+	// +optional
+	Services NetworkDataService `json:"services,omitempty"`
 	// networks are the networks of the host.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -154,6 +210,9 @@ type Metal3DataStatus struct {
 	// ready is true when the Secrets exist.
 	// +optional
 	Ready *bool `json:"ready,omitempty"`
+	// errorMessage is why they do not exist.
+	// +optional
+	ErrorMessage string `json:"errorMessage,omitempty"`
 }
 
 // Metal3Data is the data of a host, with its Secrets.
