@@ -100,7 +100,11 @@ func SetupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *Options) erro
 	if err != nil {
 		return err
 	}
-	for _, r := range reconcilers(cached, live, tokens, secretMetadata, clusters, opts) {
+	hostSecrets, err := secretmetadata.NewHostSecrets(mgr, opts.Namespace)
+	if err != nil {
+		return err
+	}
+	for _, r := range reconcilers(cached, live, tokens, secretMetadata, hostSecrets, clusters, opts) {
 		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: r.concurrency}); err != nil {
 			return fmt.Errorf("controllers: %w", err)
 		}
@@ -115,9 +119,9 @@ type registered struct {
 }
 
 // reconcilers returns Poolboot's reconcilers, in the order in which they are registered.
-func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadata cache.Cache, clusters clustercache.ClusterCache, opts *Options) []registered {
+func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadata, hostSecrets cache.Cache, clusters clustercache.ClusterCache, opts *Options) []registered {
 	env := scope.Env{
-		Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
+		Client: cached, APIReader: live, HostSecrets: hostSecrets, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
 		ServerURL: opts.ServerURL, ServerCA: opts.ServerCA, OverlayNamespace: opts.OverlayNamespace,
 		Offer: opts.offer, TokenLifetime: opts.TokenLife, SyncedLabels: opts.SyncedLabels,
 	}

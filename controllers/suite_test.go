@@ -20,7 +20,7 @@ func TestControllers(t *testing.T) {
 
 var _ = Describe("Options", func() {
 	kinds := func(opts Options) (kinds []string) {
-		for _, r := range reconcilers(nil, nil, nil, nil, nil, &opts) {
+		for _, r := range reconcilers(nil, nil, nil, nil, nil, nil, &opts) {
 			kinds = append(kinds, fmt.Sprintf("%T", r.reconciler))
 		}
 		return kinds
@@ -28,7 +28,7 @@ var _ = Describe("Options", func() {
 
 	It("update running hosts only if there is an agent to offer", func() {
 		updates := func(opts Options) (found []*update.Updates) {
-			for _, r := range reconcilers(nil, nil, nil, nil, nil, &opts) {
+			for _, r := range reconcilers(nil, nil, nil, nil, nil, nil, &opts) {
 				switch r := r.reconciler.(type) {
 				case *host.Reconciler:
 					found = append(found, r.Updates)

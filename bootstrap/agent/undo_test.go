@@ -52,6 +52,10 @@ var _ = Describe("An update that fails", func() {
 			func(w *world) {
 				w.isBroken = func() bool { return w.read("etc/f") == "b" }
 			}, "the kubelet has not reported"),
+		Entry("because the host has no network with new network data", "/etc/systemd/network/70-network-data-nic1.network", []string{"reboot", "reboot"},
+			func(w *world) {
+				w.isBroken = func() bool { return w.read("etc/systemd/network/70-network-data-nic1.network") == "b" }
+			}, "the kubelet has not reported"),
 		Entry("because the Node is not Ready after a restart", "/etc/restart/f", []string{"restart kubelet.service", "daemon-reload", "restart kubelet.service"},
 			func(w *world) { w.isBroken = func() bool { return w.read("etc/restart/f") == "b" } }, "the kubelet has not reported"),
 		Entry("because a reload fails", "/etc/reload/f", []string{"daemon-reload"},

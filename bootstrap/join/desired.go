@@ -10,6 +10,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/networkdata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
@@ -35,6 +36,9 @@ type Input struct {
 
 	// Offer is the agent that the config server offers.
 	Offer Offer
+
+	// Network are the files that configure the network of the host.
+	Network []networkdata.File
 }
 
 // Offer is the agent that the config server offers to hosts.
@@ -116,7 +120,7 @@ func MachineOf(in Input, architecture string) (Machine, error) {
 }
 
 func (in Input) machine(agent *Agent) Machine {
-	return Machine{Config: in.Config, Registration: in.Registration, Cluster: in.Cluster, Agent: agent}
+	return Machine{Config: in.Config, Registration: in.Registration, Cluster: in.Cluster, Agent: agent, Network: in.Network}
 }
 
 // errNoPointer means that a host has no URL at the config server yet.

@@ -14,6 +14,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/networkdata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
@@ -59,6 +60,10 @@ type Machine struct {
 
 	// Agent is the agent that the host runs after it joined. It is nil for a host without an agent.
 	Agent *Agent
+
+	// Network are the files that configure the network of the host. They are not needed for the join, and not checked
+	// before it.
+	Network []networkdata.File
 }
 
 // Overlay returns the part of the configuration of a host that belongs to this machine: the configuration for its join,
@@ -192,7 +197,11 @@ func (m Machine) joinConfig() (config ignition.Config, err error) {
 	if err != nil {
 		return config, err
 	}
-	return config, addChecksums(&config)
+	err = addChecksums(&config)
+	for _, f := range m.Network {
+		config.Storage.Files = append(config.Storage.Files, newFile(f.Path, f.Mode, f.Contents))
+	}
+	return config, err
 }
 
 // addCredential adds the kubeconfig with the join credential.

@@ -22,8 +22,8 @@ type link struct {
 	id, path string
 	kind     kind
 
-	// name is the name of the interface. An Ethernet interface has one only if it has no MAC address here: it is found by
-	// the one that it has, and keeps its name.
+	// name is the name of the interface. An Ethernet interface has one only if it has no MAC address here: it is found
+	// by the one that it has, and keeps its name.
 	name string
 
 	mac string

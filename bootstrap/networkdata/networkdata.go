@@ -1,6 +1,6 @@
 // Package networkdata reads the network data of a host, which OpenStack defines (network_data.json) and Metal3 renders,
-// and writes it as files of systemd-networkd or NetworkManager. The network data of a user is not trusted: whatever gets
-// into a file is a number, an address, a word of a list, or a name without special characters.
+// and writes it as files of systemd-networkd or NetworkManager. The network data of a user is not trusted: whatever
+// gets into a file is a number, an address, a word of a list, or a name without special characters.
 package networkdata
 
 import (
@@ -52,27 +52,18 @@ func (d *Data) Addresses() []netip.Addr {
 	return addresses
 }
 
-// Interface is a network interface of a host, as its inspection found it.
-type Interface struct {
-	Name, MAC string
-}
-
-// CheckInterfaces returns an error if the host lacks an interface that the network data configures.
-func (d *Data) CheckInterfaces(interfaces []Interface) error {
+// CheckInterfaces returns an error if the host lacks an interface that the network data configures by its MAC address.
+// Names are not compared: an interface can have another one in the image than in the inspection.
+func (d *Data) CheckInterfaces(macs []string) error {
 	known := map[string]bool{}
-	for _, i := range interfaces {
-		known[i.Name] = true
-		if mac, err := parseMAC(i.MAC); err == nil {
+	for _, text := range macs {
+		if mac, err := parseMAC(text); err == nil {
 			known[mac] = true
 		}
 	}
 	for i, l := range d.links {
-		switch {
-		case l.kind != ethernet:
-		case l.mac != "" && !known[l.mac]:
+		if l.kind == ethernet && l.mac != "" && !known[l.mac] {
 			return fmt.Errorf("links[%d].ethernet_mac_address: the host has no interface with the MAC address %s: correct it, or inspect the host again", i, l.mac)
-		case l.mac == "" && !known[l.name]:
-			return fmt.Errorf("links[%d].name: the host has no interface %s: correct it, or inspect the host again", i, l.name)
 		}
 	}
 	return nil

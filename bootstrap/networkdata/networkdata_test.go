@@ -77,11 +77,9 @@ var _ = Describe("network data", func() {
 
 	It("must be about interfaces that the host has", func() {
 		data := parse(document(", {id: nic2, type: phy, name: eno2}", ""))
-		nic1, nic2 := networkdata.Interface{Name: "eno1", MAC: "02:00:00:00:00:01"}, networkdata.Interface{Name: "eno2", MAC: "02:00:00:00:00:02"}
-		Expect(data.CheckInterfaces([]networkdata.Interface{nic1, nic2})).To(Succeed())
-		Expect(data.CheckInterfaces([]networkdata.Interface{nic2})).To(MatchError("links[0].ethernet_mac_address: the host has no interface with the MAC address " +
+		Expect(data.CheckInterfaces([]string{"02:00:00:00:00:02", "02-00-00-00-00-01"})).To(Succeed())
+		Expect(data.CheckInterfaces([]string{"02:00:00:00:00:02"})).To(MatchError("links[0].ethernet_mac_address: the host has no interface with the MAC address " +
 			"02:00:00:00:00:01: correct it, or inspect the host again"))
-		Expect(data.CheckInterfaces([]networkdata.Interface{nic1})).To(MatchError("links[1].name: the host has no interface eno2: correct it, or inspect the host again"))
 	})
 
 	DescribeTable("is refused, and the error names entry and field, for", func(document, message string) {

@@ -63,6 +63,8 @@ var table = map[string]Outlook{
 	bootstrapv1.PoolRetainedByHostReason:              Fine,
 	bootstrapv1.HostImageIgnoresUserDataReason:        NeedsPerson,
 	bootstrapv1.LabelConflictReason:                   NeedsPerson,
+	bootstrapv1.NetworkRendererNotSetReason:           NeedsPerson,
+	bootstrapv1.NetworkDataInvalidReason:              NeedsPerson,
 	bootstrapv1.HostFactMissingReason:                 NeedsPerson,
 	bootstrapv1.NodeLabelRuleInvalidReason:            NeedsPerson,
 	bootstrapv1.NodeNameTakenReason:                   NeedsPerson,

@@ -50,7 +50,7 @@ func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, confi
 	}
 	a := addresses{usedBy: map[netip.Addr]string{},
 		remedy: fmt.Sprintf("add it to the annotation %s of BareMetalHost %s", poolv1.HostAddressesAnnotation, bmh.Name)}
-	if a.known, err = host.Addresses(ctx, r.Client, bmh.Object); err != nil {
+	if a.known, err = host.AllAddresses(ctx, r.Client, r.APIReader, bmh.Object); err != nil {
 		return a, err
 	}
 	err = errors.Join(

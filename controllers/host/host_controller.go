@@ -24,6 +24,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	barehost "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/boot"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/bootstrapdata"
@@ -32,6 +33,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/pause"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/secretmetadata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -43,6 +45,7 @@ import (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3datatemplates;metal3dataclaims;metal3datas,verbs=get
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch
 // +kubebuilder:rbac:groups=metal3.io,resources=hardwaredata,verbs=list;watch
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
@@ -140,8 +143,8 @@ func (r *Reconciler) setPhases(secrets client.Reader, nodes controller.Controlle
 // SetupWithManager adds the controller to a manager. It watches every object that a phase depends on. The watch on
 // BareMetalHosts starts when Metal3 is installed, and that on HardwareData when the first host needs it.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.ServerURL == "" || r.ServerCA == nil || r.OverlayNamespace == "" {
-		return errors.New("host controller: Client, APIReader, ClusterCache, ServerURL, ServerCA and OverlayNamespace must be set")
+	if r.Client == nil || r.APIReader == nil || r.HostSecrets == nil || r.ClusterCache == nil || r.ServerURL == "" || r.ServerCA == nil || r.OverlayNamespace == "" {
+		return errors.New("host controller: Client, APIReader, HostSecrets, ClusterCache, ServerURL, ServerCA and OverlayNamespace must be set")
 	}
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("poolboot-host")
@@ -164,6 +167,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&poolv1.MachineConfigPool{}, fairqueue.EnqueueLow(workload.MapToConfigs(r.Client, record.HasJoined)),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.configOfDataSecret)).
+		WatchesRawSource(source.Kind(r.HostSecrets, client.Object(secretmetadata.New()), handler.EnqueueRequestsFromMapFunc(
+			func(ctx context.Context, secret client.Object) []ctrl.Request {
+				return workload.ConfigsOfNetworkData(ctx, r.Client, secret)
+			}))).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("host", all)).
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client)))
 	if r.Updates != nil {
@@ -184,6 +191,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	r.WatchHardware = sync.OnceValue(func() error { return watch("HardwareData", &bmov1alpha1.HardwareData{}, workload.ConfigOfHardware) })
 	r.setPhases(mgr.GetCache(), hosts)
 	if err := bootstrapdata.IndexPointers(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	if err := latecrd.WhenServed(mgr, "host", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error {
+		return mgr.GetFieldIndexer().IndexField(ctx, &bmov1alpha1.BareMetalHost{}, barehost.NetworkDataIndex, barehost.IndexNetworkData)
+	}); err != nil {
 		return err
 	}
 	return watch("BareMetalHost", &bmov1alpha1.BareMetalHost{}, workload.ConfigOfHost)

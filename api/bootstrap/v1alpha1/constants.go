@@ -199,6 +199,12 @@ const (
 	HostImageIgnoresUserDataReason = "HostImageIgnoresUserData"
 	// Two sources set different values for one label, or the labels name another pool. Correct one of them.
 	LabelConflictReason = "LabelConflict"
+	// The host has network data, and the pool does not say which program of the image applies it. Set
+	// spec.hosts.networkRenderer of the pool: docs/images.md#static-addresses.
+	NetworkRendererNotSetReason = "NetworkRendererNotSet"
+	// The Secret with the network data of the host is missing, invalid, or about interfaces that the host lacks.
+	// Correct what the message names.
+	NetworkDataInvalidReason = "NetworkDataInvalid"
 	// A label rule needs a fact that is missing for the host. Add the fact, or change the rule.
 	HostFactMissingReason = "HostFactMissing"
 	// The result of a label rule is not a valid label value. Correct the rule or the fact.

@@ -131,7 +131,28 @@ type HostSettings struct {
 	// pool.
 	// +optional
 	TemplateRef HostTemplateReference `json:"templateRef,omitempty,omitzero"`
+
+	// networkRenderer is the program of the image that configures the network: SystemdNetworkd, NetworkManager or None.
+	// Hosts get the network data that Metal3 has for them as files of this program. With None, Poolboot ignores it. If
+	// it is not set, Machines with network data wait. A pool other than worker inherits the worker pool's value, and
+	// its own replaces it.
+	// +optional
+	NetworkRenderer NetworkRenderer `json:"networkRenderer,omitempty"`
 }
+
+// NetworkRenderer is a program that configures the network of a host.
+//
+// +kubebuilder:validation:Enum=SystemdNetworkd;NetworkManager;None
+type NetworkRenderer string
+
+const (
+	// NetworkRendererSystemdNetworkd is systemd-networkd.
+	NetworkRendererSystemdNetworkd NetworkRenderer = "SystemdNetworkd"
+	// NetworkRendererNetworkManager is NetworkManager.
+	NetworkRendererNetworkManager NetworkRenderer = "NetworkManager"
+	// NetworkRendererNone is no program: the network data of hosts is ignored.
+	NetworkRendererNone NetworkRenderer = "None"
+)
 
 // Architecture is the architecture of a host, as Go names it.
 //

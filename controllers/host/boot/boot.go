@@ -174,6 +174,7 @@ func (r *Phases) preparation() []phase {
 		r.findDeployedHost,
 		r.choosePool,
 		r.register,
+		r.configureNetwork,
 		r.connect,
 		r.remote(r.checkApproval),
 		r.remote(r.ensureRights),

@@ -19,6 +19,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
@@ -27,8 +28,15 @@ import (
 // never send a request because its image gets no user data. Before a host is chosen, there is nothing to report.
 func (r *Phases) announce(ctx context.Context, s *state) (ctrl.Result, error) {
 	err := r.findHost(ctx, s)
-	if is[*host.NotReadyError](err) && !conditions.Has(s.Config, bootstrapv1.BootPreparedCondition) ||
-		err == nil && s.Machine != nil && s.host.Object == nil {
+	if is[*host.NotReadyError](err) && !conditions.Has(s.Config, bootstrapv1.BootPreparedCondition) {
+		result := ctrl.Result{}
+		hasTemplate, err := host.HasDataTemplate(ctx, r.Client, s.Machine)
+		if hasTemplate { // no watch reports that CAPM3 has chosen a host and waits for its data
+			result.RequeueAfter = secretsInterval
+		}
+		return result, err
+	}
+	if err == nil && s.Machine != nil && s.host.Object == nil {
 		return ctrl.Result{}, nil
 	}
 	if err == nil {
@@ -67,6 +75,13 @@ func (r *Phases) findTrouble(ctx context.Context, s *state) (string, ctrl.Result
 	if trouble := host.Trouble(bmh); trouble != "" {
 		found = append(found, trouble)
 	}
+	waits, err := host.DataTrouble(ctx, r.Client, r.APIReader, s.host)
+	if err != nil {
+		return "", result, err
+	}
+	if waits != "" {
+		found, result.RequeueAfter = append(found, waits), secretsInterval
+	}
 	missing, needsSome, err := host.MissingSecrets(ctx, r.APIReader, bmh, s.Config.Status.DataSecretName)
 	if needsSome {
 		result.RequeueAfter = secretsInterval
@@ -96,6 +111,19 @@ func isDeployed(h *host.Host) bool {
 		return false
 	}
 	return true
+}
+
+// configureNetwork sets the files for the network data of the host. Network data that can't be used is read again after
+// a minute, because not all Secrets are watched.
+func (r *Phases) configureNetwork(ctx context.Context, s *state) (err error) {
+	if s.host.Object == nil {
+		return nil
+	}
+	s.network, err = host.NetworkFiles(ctx, r.Client, r.APIReader, s.host.Object, s.pool.Name, pool.NetworkRendererOf(&s.pool, s.pools))
+	if invalid, ok := errors.AsType[*host.NetworkDataError](err); ok {
+		return &failure{reason: invalid.Reason(), err: err, waits: true, retry: secretsInterval}
+	}
+	return err
 }
 
 // findDeployedHost sets the host that boots. A host that is being wiped, or is not being provisioned yet, runs what it

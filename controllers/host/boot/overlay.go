@@ -61,7 +61,7 @@ func (r *Phases) overlayKey(s *state) client.ObjectKey {
 // before the host can get the overlay: a host that has an agent also has an assignment. A host for whose architecture
 // no agent is offered has neither.
 func (r *Phases) storeAssignment(ctx context.Context, s *state) error {
-	s.parts = join.Machine{Config: s.Config, Registration: s.registration, Cluster: s.facts}
+	s.parts = join.Machine{Config: s.Config, Registration: s.registration, Cluster: s.facts, Network: s.network}
 	if r.Offer == nil {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (r *Phases) storeAssignment(ctx context.Context, s *state) error {
 	}
 	input := join.Input{
 		Config: s.Config, Pool: &s.pool, Pools: s.pools, Rendered: rendered,
-		Registration: s.registration, Cluster: s.facts, Offer: offer,
+		Registration: s.registration, Cluster: s.facts, Offer: offer, Network: s.network,
 	}
 	document, err := join.Document(input)
 	if err != nil {

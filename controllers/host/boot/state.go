@@ -14,6 +14,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/networkdata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
@@ -42,6 +43,8 @@ type state struct {
 	registration registration.Registration
 	// architecture is that of the host, as Go names it. It is empty for one that has no name.
 	architecture string
+	// network are the files that configure the network of the host.
+	network []networkdata.File
 
 	// workload is a client of the workload cluster that reads live. facts are what hosts need to join that cluster.
 	workload client.Client

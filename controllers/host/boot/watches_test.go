@@ -6,6 +6,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -50,6 +51,17 @@ var _ = Describe("A boot is reconciled", func() {
 		Expect(workload.ConfigOfHardware(ctx, w.management, data)).To(Equal(want))
 		data.Name = "another"
 		Expect(workload.ConfigOfHardware(ctx, w.management, data)).To(BeEmpty())
+	})
+
+	It("when the Secret with the network data of its host changes", func(ctx SpecContext) {
+		s.host.Spec.PreprovisioningNetworkDataName, s.host.Spec.NetworkData = "inspection", &corev1.SecretReference{Name: "network"}
+		w := s.world()
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "network"}}
+		Expect(workload.ConfigsOfNetworkData(ctx, w.management, secret)).To(Equal(want))
+		secret.Namespace = "another"
+		Expect(workload.ConfigsOfNetworkData(ctx, w.management, secret)).To(BeEmpty())
+		secret.Namespace, secret.Name = namespace, "inspection"
+		Expect(workload.ConfigsOfNetworkData(ctx, w.management, secret)).To(BeEmpty(), "it is not used")
 	})
 
 	It("when its cluster or a pool of its cluster changes, as long as the boot needs something", func(ctx SpecContext) {

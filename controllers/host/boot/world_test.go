@@ -27,6 +27,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
@@ -81,6 +82,7 @@ func newWorld(objects ...client.Object) *world {
 	kinds := meta.NewDefaultRESTMapper(nil)
 	kinds.Add(bmov1alpha1.GroupVersion.WithKind("HardwareData"), meta.RESTScopeNamespace)
 	w.management = fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(kinds).WithObjects(objects...).
+		WithIndex(&bmov1alpha1.BareMetalHost{}, host.NetworkDataIndex, host.IndexNetworkData).
 		WithStatusSubresource(&bootstrapv1.PoolbootConfig{}, &poolv1.MachineConfigPool{}).Build()
 	nodes := 0
 	w.workload = fake.NewClientBuilder().WithScheme(scheme).

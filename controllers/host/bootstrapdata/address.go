@@ -131,7 +131,7 @@ func (r *Phases) knownAddresses(ctx context.Context, s *state) (name string, kno
 	if err != nil || bmh == nil {
 		return "", nil, err
 	}
-	addresses, err := host.Addresses(ctx, r.Client, bmh.Object)
+	addresses, err := host.AllAddresses(ctx, r.Client, r.APIReader, bmh.Object)
 	for _, address := range addresses {
 		known = append(known, address.String())
 	}

@@ -17,8 +17,10 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
@@ -155,14 +157,21 @@ func (r *Phases) ensureDataSecret(ctx context.Context, s *state, obstacle *metav
 // workload cluster or in the connection to it.
 func retryInterval(reason string) time.Duration {
 	switch reason {
-	case bootstrapv1.WorkloadClusterUnreachableReason, bootstrapv1.KubeconfigInvalidReason, bootstrapv1.CertificatesAutoApprovedReason:
+	case bootstrapv1.WorkloadClusterUnreachableReason, bootstrapv1.KubeconfigInvalidReason, bootstrapv1.CertificatesAutoApprovedReason,
+		bootstrapv1.NetworkRendererNotSetReason:
 		return unreachableRetry
 	}
 	return 0
 }
 
-// newDataSecret returns a new data Secret, with the pointer or with the whole configuration.
+// newDataSecret returns a new data Secret, with the pointer or with the whole configuration. The host is powered on
+// once it exists.
 func (r *Phases) newDataSecret(ctx context.Context, s *state) (*corev1.Secret, error) {
+	if p, err := pool.OfRole(s.pools, s.Config.Status.PoolRole); err == nil {
+		if err := host.CheckNetworkRenderer(ctx, r.Client, r.APIReader, s.Machine, p.Name, pool.NetworkRendererOf(p, s.pools)); err != nil {
+			return nil, err
+		}
+	}
 	data := r.pointer
 	if s.Config.Spec.IsInline() {
 		data = r.inline

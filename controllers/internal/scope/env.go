@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
@@ -18,6 +19,8 @@ type Env struct {
 	// APIReader reads from the API server what must not be stale: a data Secret, whose token must never be generated
 	// twice, and what a decision depends on that can't be undone.
 	APIReader client.Reader
+	// HostSecrets is a cache of the metadata of the Secrets that Metal3 has read for hosts, among them network data.
+	HostSecrets cache.Cache
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
 	// Recorder creates events. If it is nil, SetupWithManager sets the manager's recorder.

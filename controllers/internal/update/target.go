@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,12 +22,14 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	barehost "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/networkdata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/secretmetadata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -35,6 +38,8 @@ type poolContext struct {
 	cluster *clusterv1.Cluster
 	pool    *poolv1.MachineConfigPool
 	pools   []poolv1.MachineConfigPool
+	// renderer is the program for the network data of hosts, or "" if they get none.
+	renderer poolv1.NetworkRenderer
 	// hold is why no host of the pool begins an update.
 	hold rollout.Hold
 
@@ -52,6 +57,9 @@ type poolContext struct {
 // poolContextOf gathers what the targets of the hosts of a pool depend on.
 func (r *Updates) poolContextOf(ctx context.Context, cluster *clusterv1.Cluster, p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) poolContext {
 	in := poolContext{cluster: cluster, pool: p, pools: pools, hold: rollout.HoldOfWindow(p, time.Now()), identity: workload.Identity(ctx, r.ClusterCache, cluster)}
+	if in.renderer = pool.NetworkRendererOf(p, pools); in.renderer == poolv1.NetworkRendererNone {
+		in.renderer = ""
+	}
 	if in.facts, in.err = workload.JoinCluster(ctx, r.ClusterCache, cluster); in.err != nil {
 		return in
 	}
@@ -113,6 +121,11 @@ type knownRevision struct{ version, revision string }
 // that it depends on: a pool can have thousands of hosts, and each of them causes many decisions.
 func (r *Updates) revisionOf(ctx context.Context, h *host, in poolContext) (string, error) {
 	version := h.version(in)
+	if network := r.networkVersion(ctx, h, in); network == "" {
+		version = ""
+	} else if version != "" {
+		version += network
+	}
 	if known, ok := r.revisions.Get(h.Config.UID); ok && version != "" && known.(knownRevision).version == version {
 		return known.(knownRevision).revision, nil
 	}
@@ -138,6 +151,39 @@ func (h *host) version(in poolContext) string {
 	return string(version.Sum(nil))
 }
 
+// hostWithNetwork returns the BareMetalHost of a host that gets files for its network data, or nil for another. The
+// error says why it is unknown: without it, the files would be removed from the host.
+func (r *Updates) hostWithNetwork(ctx context.Context, h *host, in poolContext) (*bmov1alpha1.BareMetalHost, error) {
+	if in.renderer == "" {
+		return nil, nil
+	}
+	found, err := barehost.ForConfig(ctx, r.Client, h.Config, h.Machine)
+	if err != nil || found == nil {
+		return nil, err
+	}
+	return found.Object, nil
+}
+
+// networkVersion identifies the network data of a host. It returns "" if the cache has not that of its Secret.
+func (r *Updates) networkVersion(ctx context.Context, h *host, in poolContext) string {
+	bmh, err := r.hostWithNetwork(ctx, h, in)
+	if err != nil {
+		return ""
+	}
+	if bmh == nil {
+		return "none"
+	}
+	name, _ := barehost.NetworkDataSecret(bmh)
+	if name == "" {
+		return "none"
+	}
+	secret := secretmetadata.New()
+	if r.HostSecrets.Get(ctx, client.ObjectKey{Namespace: bmh.Namespace, Name: name}, secret) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %s %s", bmh.UID, secret.UID, secret.ResourceVersion)
+}
+
 // +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch
@@ -159,8 +205,16 @@ func (r *Updates) newDocument(ctx context.Context, h *host, in poolContext) ([]b
 	if err != nil {
 		return nil, err
 	}
+	var network []networkdata.File
+	bmh, err := r.hostWithNetwork(ctx, h, in)
+	if err == nil && bmh != nil {
+		network, err = barehost.NetworkFiles(ctx, r.Client, r.APIReader, bmh, in.pool.Name, in.renderer)
+	}
+	if err != nil {
+		return nil, err
+	}
 	return join.Document(join.Input{
-		Config: h.Config, Pool: in.pool, Pools: in.pools, Rendered: rendered, Registration: registered, Cluster: in.facts, Offer: in.offer,
+		Config: h.Config, Pool: in.pool, Pools: in.pools, Rendered: rendered, Registration: registered, Cluster: in.facts, Offer: in.offer, Network: network,
 	})
 }
 

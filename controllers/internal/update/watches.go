@@ -48,6 +48,7 @@ func (r *Updates) WatchHosts(hosts *ctrl.Builder) *ctrl.Builder {
 func (r *Updates) FollowPools(pools *ctrl.Builder, reconciler reconcile.Reconciler) (err error) {
 	r.poolController, err = pools.
 		Watches(&clusterv1.Machine{}, fairqueue.EnqueueLow(r.requestPoolOfMachine), builder.WithPredicates(predicate.Funcs{UpdateFunc: machineChanged})).
+		WatchesRawSource(source.Kind(r.HostSecrets, client.Object(secretmetadata.New()), fairqueue.EnqueueLow(r.requestPoolsOfNetworkData))).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("machineconfigpool", r.requestPools)).
 		Build(reconciler)
 	return err
@@ -86,13 +87,23 @@ func (r *Updates) requestPools(ctx context.Context, cluster client.Object) []ctr
 
 // requestPoolOfMachine returns a request for the pool of a Machine.
 func (r *Updates) requestPoolOfMachine(ctx context.Context, object client.Object) []ctrl.Request {
-	for _, request := range workload.ConfigOfMachine(ctx, object) {
+	return r.requestPoolsOf(ctx, workload.ConfigOfMachine(ctx, object))
+}
+
+// requestPoolsOfNetworkData returns requests for the pools of the hosts whose network data is in a Secret.
+func (r *Updates) requestPoolsOfNetworkData(ctx context.Context, secret client.Object) []ctrl.Request {
+	return r.requestPoolsOf(ctx, workload.ConfigsOfNetworkData(ctx, r.Client, secret))
+}
+
+// requestPoolsOf returns requests for the pools of PoolbootConfigs.
+func (r *Updates) requestPoolsOf(ctx context.Context, configs []ctrl.Request) (pools []ctrl.Request) {
+	for _, request := range configs {
 		config := &bootstrapv1.PoolbootConfig{}
 		if err := r.Client.Get(ctx, request.NamespacedName, config); err == nil {
-			return workload.PoolOfConfig(ctx, r.Client, config)
+			pools = append(pools, workload.PoolOfConfig(ctx, r.Client, config)...)
 		}
 	}
-	return nil
+	return pools
 }
 
 // machineChanged selects the changes of a Machine that a rollout depends on: its labels, which its Node gets, and what

@@ -184,6 +184,19 @@ func ConfigOfHost(ctx context.Context, c client.Reader, object client.Object) []
 	return ConfigOfMachine(ctx, machine)
 }
 
+// ConfigsOfNetworkData returns requests for the PoolbootConfigs of the BareMetalHosts whose network data is in a
+// Secret. It returns none before the index exists, which is when Metal3 is installed.
+func ConfigsOfNetworkData(ctx context.Context, c client.Reader, secret client.Object) (requests []ctrl.Request) {
+	hosts := &bmov1alpha1.BareMetalHostList{}
+	if c.List(ctx, hosts, client.InNamespace(secret.GetNamespace()), client.MatchingFields{host.NetworkDataIndex: secret.GetName()}) != nil {
+		return nil
+	}
+	for i := range hosts.Items {
+		requests = append(requests, ConfigOfHost(ctx, c, &hosts.Items[i])...)
+	}
+	return requests
+}
+
 // ConfigOfHardware returns a request for the PoolbootConfig of the BareMetalHost that has the name of a HardwareData.
 func ConfigOfHardware(ctx context.Context, c client.Reader, hardware client.Object) []ctrl.Request {
 	bmh := &bmov1alpha1.BareMetalHost{}

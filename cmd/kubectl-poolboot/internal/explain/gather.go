@@ -244,6 +244,16 @@ func (g *gatherer) readMetal3(ctx context.Context, s *subject) {
 	if s.missingSecrets, _, err = host.MissingSecrets(ctx, g.source, s.bmh, s.config.Status.DataSecretName); err != nil {
 		s.addUnseen("Secrets of BareMetalHost "+s.bmh.Name, err)
 	}
+	found, err := host.ForConfig(ctx, g.source, s.config, s.machine)
+	if err == nil && found != nil {
+		waits := ""
+		if waits, err = host.DataTrouble(ctx, g.source, g.source, found); waits != "" {
+			s.missingSecrets = append(s.missingSecrets, waits)
+		}
+	}
+	if err != nil {
+		s.addUnseen("data of Metal3 for BareMetalHost "+s.bmh.Name, err)
+	}
 	if s.clusterObject == nil {
 		return
 	}

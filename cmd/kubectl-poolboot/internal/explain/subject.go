@@ -41,7 +41,8 @@ type subject struct {
 	hardwareFrom string
 	// trouble is why Metal3 does not get on with the BareMetalHost, as it reports it.
 	trouble string
-	// missingSecrets are the Secrets that Metal3 needs to deploy the host and that do not exist, each with what to do.
+	// missingSecrets are the Secrets that Metal3 needs to deploy the host and that do not exist, each with what to do,
+	// and why CAPM3 has not rendered the data of the host.
 	missingSecrets []string
 	// labelSync is Metal3's own sync of labels to the Node.
 	labelSync host.LabelSync

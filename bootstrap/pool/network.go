@@ -1,0 +1,15 @@
+package pool
+
+import poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+
+// NetworkRendererOf returns the program that configures the network of a pool's hosts, which a pool inherits from
+// worker, or "" if neither says it.
+func NetworkRendererOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) poolv1.NetworkRenderer {
+	if own := p.Spec.Hosts.NetworkRenderer; own != "" {
+		return own
+	}
+	if worker, err := OfRole(pools, poolv1.RoleWorker); err == nil {
+		return worker.Spec.Hosts.NetworkRenderer
+	}
+	return ""
+}
