@@ -229,7 +229,9 @@ func decideServing(f facts) (verdict, string) {
 			return abstain, fmt.Sprintf("the address %s cannot be an address of Node %s: %s", address, name, why)
 		}
 		if !slices.Contains(f.addresses.known, address) {
-			return abstain, fmt.Sprintf("the address %[2]s is not a known address of the host of Node %[1]s: if the host has it, %[3]s", name, address, f.addresses.remedy)
+			// Its network does not count: root on the host could claim the address of a neighbor, or a virtual one.
+			return abstain, fmt.Sprintf("the address %[2]s is not a known address of the host of Node %[1]s: if only this host ever has it, %[3]s. "+
+				"If it is a virtual or temporary address, give the kubelet another one with --node-ip", name, address, f.addresses.remedy)
 		}
 		if other, used := f.addresses.usedBy[address]; used {
 			return abstain, fmt.Sprintf("%s also has the address %s: if it is an address of the host of Node %s, %s", other, address, name, f.addresses.remedy)

@@ -26,8 +26,8 @@ import (
 var configKey = client.ObjectKey{Namespace: namespace, Name: name}
 
 // newHost returns the BareMetalHost of a host without a Machine that has joined.
-func newHost(address string) *bmov1alpha1.BareMetalHost {
-	return controllertest.NewHost(configKey, bmov1alpha1.StateProvisioned, address)
+func newHost(addresses ...string) *bmov1alpha1.BareMetalHost {
+	return controllertest.NewHost(configKey, bmov1alpha1.StateProvisioned, addresses...)
 }
 
 // servingFixture has a host that has joined and whose kubelet requests its serving certificate.

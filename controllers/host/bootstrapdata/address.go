@@ -110,7 +110,7 @@ func describe(config *bootstrapv1.PoolbootConfig, address string, report reporta
 			addresses = strings.Join(known[:min(len(known), maxNamed)], ", ")
 		}
 		return bootstrapv1.EventTokenAddressRefused, fmt.Sprintf("the token was used from %s and refused: it is bound to the known addresses of %s (%s). "+
-			"If this is an address of the host, add it to the annotation %s of its BareMetalHost", address, bmh, addresses, poolv1.HostAddressesAnnotation)
+			"If only this host ever has this address, add it to the annotation %s of its BareMetalHost. If it is a temporary IPv6 address, turn off privacy extensions in the image", address, bmh, addresses, poolv1.HostAddressesAnnotation)
 	}
 	known := ""
 	if slices.Contains(report.known, address) {

@@ -169,7 +169,7 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		before := scrape.Sum(metrics.Registry, "poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenAddressRefused})
 		w.reconcile(ctx)
 		Expect(w.events.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventTokenAddressRefused), ContainSubstring("from "+second),
-			ContainSubstring("rack1-u12 ("+own+", "+third+")"), ContainSubstring(poolv1.HostAddressesAnnotation), ContainSubstring(bootstrapv1.RotateTokenAnnotation))))
+			ContainSubstring("rack1-u12 ("+own+", "+third+")"), ContainSubstring("only this host ever"), ContainSubstring(poolv1.HostAddressesAnnotation), ContainSubstring("privacy extensions"), ContainSubstring(bootstrapv1.RotateTokenAnnotation))))
 		Expect(scrape.Sum(metrics.Registry, "poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenAddressRefused}) - before).To(Equal(1.0))
 		w.reconcile(ctx)
 		Expect(w.events.Events).NotTo(Receive())
