@@ -68,6 +68,8 @@ const (
 	AgentUnit = OwnUnitPrefix + "agent.service"
 	// RegisterUnit pre-registers the Node before the kubelet starts, at every boot.
 	RegisterUnit = OwnUnitPrefix + "register.service"
+	// InstallAgentUnit downloads the agent of a host that boots without the config server.
+	InstallAgentUnit = OwnUnitPrefix + "install-agent.service"
 	// CheckpointsUnit removes the checkpoints of CPUs and memory, and empty files, before the kubelet first starts in a
 	// boot, or after the unit was stopped. To stop the unit stops the kubelet first.
 	CheckpointsUnit = OwnUnitPrefix + "checkpoints.service"
@@ -149,7 +151,7 @@ func containsReserved(name string) bool {
 // OwnUnits are Poolboot's units on hosts.
 var OwnUnits = []string{
 	OwnUnitPrefix + "check.service", OwnUnitPrefix + "join.service", OwnUnitPrefix + "joined.path", OwnUnitPrefix + "joined.service",
-	AgentUnit, RegisterUnit, CheckpointsUnit,
+	AgentUnit, RegisterUnit, InstallAgentUnit, CheckpointsUnit,
 }
 
 // UnitDirectories are the directories of system units, the one that takes precedence first, see systemd.unit(5).

@@ -1,12 +1,17 @@
 package join
 
 import (
+	_ "embed" // install-agent.sh
 	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
@@ -17,6 +22,9 @@ type Agent struct {
 	Settings assignment.Settings
 	// Program is what the host installs at its first boot. Later, the agent replaces itself.
 	Program Program
+	// IsLate is true for a host that boots without the config server. It has no Program, and downloads the one in its
+	// assignment once it reaches the config server.
+	IsLate bool
 }
 
 // Program is a program that a host downloads.
@@ -41,17 +49,24 @@ func (a *Agent) addUnits(config *ignition.Config) {
 	config.Systemd.Units = append(config.Systemd.Units,
 		newEnabledUnit(assignment.AgentUnit, agentUnit()),
 		newEnabledUnit(assignment.RegisterUnit, registerUnit()))
+	if a.IsLate {
+		config.Systemd.Units = append(config.Systemd.Units, newEnabledUnit(ignition.InstallAgentUnit, installAgentUnit()))
+	}
 }
 
 // addProgram adds the program of the agent, in a directory that only root can read. Ignition downloads it, and verifies
-// it before the host starts. It adds nothing if there is no agent.
-func (a *Agent) addProgram(config *ignition.Config) {
+// it before the host starts. For a late agent, it adds what downloads it later. It adds nothing if there is no agent.
+func (a *Agent) addProgram(config *ignition.Config, node, clusterURL string) {
 	if a == nil {
 		return
 	}
 	state := newDirectory(ignition.StateDirectory)
 	state.Mode = ptr.To(0o700)
 	config.Storage.Directories = append(config.Storage.Directories, state)
+	if a.IsLate {
+		a.addInstaller(config, node, clusterURL)
+		return
+	}
 	config.Storage.Files = append(config.Storage.Files, types.File{
 		Node: types.Node{Path: assignment.ProgramPath, Overwrite: ptr.To(true)},
 		FileEmbedded1: types.FileEmbedded1{
@@ -63,6 +78,49 @@ func (a *Agent) addProgram(config *ignition.Config) {
 			},
 		},
 	})
+}
+
+const (
+	installScriptPath = ignition.OwnDirectory + "/install-agent.sh"
+	installCAPath     = ignition.OwnDirectory + "/config-server.pem"
+)
+
+//go:embed install-agent.sh
+var installScript string
+
+// addInstaller adds the script that downloads the program, with the CA of the config server.
+func (a *Agent) addInstaller(config *ignition.Config, node, clusterURL string) {
+	// The URLs were parsed before.
+	nodeURL, _ := url.JoinPath(clusterURL, "api/v1/nodes", node)
+	updateURL, _ := a.Settings.UpdateURL()
+	agentsURL, _ := url.JoinPath(a.Settings.Server, "agent")
+	caPath := ""
+	if a.Settings.CA != "" {
+		caPath = installCAPath
+		config.Storage.Files = append(config.Storage.Files, newFile(caPath, 0o644, []byte(a.Settings.CA)))
+	}
+	var script strings.Builder
+	for _, variable := range [][2]string{
+		{"node", nodeURL}, {"annotation", agentv1.OfferedAnnotation}, {"cluster", ignition.ClusterCAPath},
+		{"assignment", updateURL}, {"agents", agentsURL}, {"ca", caPath}, {"certificate", kubeletCertificate},
+		{"program", assignment.ProgramPath}, {"unit", assignment.AgentUnit},
+	} {
+		fmt.Fprintf(&script, "%s='%s'\n", variable[0], strings.ReplaceAll(variable[1], "'", `'\''`))
+	}
+	config.Storage.Files = append(config.Storage.Files, newFile(installScriptPath, 0o644, []byte(script.String()+installScript)))
+}
+
+// installAgentUnit returns the unit that runs the script until there is a program. Nothing waits for it, and it waits
+// for nothing: a host can be without a network for ever.
+func installAgentUnit() []*unit.UnitOption {
+	return []*unit.UnitOption{
+		unit.NewUnitOption("Unit", "Description", "Install the agent of this host once it can reach the config server"),
+		unit.NewUnitOption("Unit", "ConditionPathExists", "!"+assignment.ProgramPath),
+		unit.NewUnitOption("Service", "ExecStart", "/bin/sh "+installScriptPath),
+		unit.NewUnitOption("Service", "Restart", "on-failure"),
+		unit.NewUnitOption("Service", "RestartSec", "10"),
+		wantedByMultiUser(),
+	}
 }
 
 // agentUnit returns the unit of the agent. The agent changes files, users and units of the host, and runs programs of

@@ -119,6 +119,20 @@ func MachineOf(in Input, architecture string) (Machine, error) {
 	return in.machine(agent), nil
 }
 
+// InlineAgent returns the agent of a host whose configuration is in its data Secret. That is written before the host
+// and its architecture are known, and an upgrade can replace the program before the host boots, so it has no program.
+// It returns nil if no agent is offered. The annotation with the pointer ID is written after the data Secret.
+func (o Offer) InlineAgent(config *bootstrapv1.PoolbootConfig, pointerID string) *Agent {
+	if len(o.Agent.SHA512) == 0 {
+		return nil
+	}
+	return &Agent{Settings: o.settings(config, pointerID), IsLate: true}
+}
+
+func (o Offer) settings(config *bootstrapv1.PoolbootConfig, pointerID string) assignment.Settings {
+	return assignment.Settings{Server: o.ServerURL, CA: string(o.ServerCA), Namespace: config.Namespace, Name: config.Name, PointerID: pointerID}
+}
+
 func (in Input) machine(agent *Agent) Machine {
 	return Machine{Config: in.Config, Registration: in.Registration, Cluster: in.Cluster, Agent: agent, Network: in.Network}
 }
@@ -129,10 +143,7 @@ var errNoPointer = errors.New("the annotation " + bootstrapv1.PointerIDAnnotatio
 // agentOf returns the agent of a host. hash is that of the program that the host installs at its first boot. Without a
 // hash, it has no program.
 func (o Offer) agentOf(config *bootstrapv1.PoolbootConfig, hash string) (agent *Agent, err error) {
-	agent = &Agent{Settings: assignment.Settings{
-		Server: o.ServerURL, CA: string(o.ServerCA),
-		Namespace: config.Namespace, Name: config.Name, PointerID: config.Annotations[bootstrapv1.PointerIDAnnotation],
-	}}
+	agent = &Agent{Settings: o.settings(config, config.Annotations[bootstrapv1.PointerIDAnnotation]), IsLate: config.Spec.IsInline()}
 	if agent.Settings.PointerID == "" {
 		return nil, fmt.Errorf("PoolbootConfig %s: %w", klog.KObj(config), errNoPointer)
 	}

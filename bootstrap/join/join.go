@@ -76,7 +76,7 @@ func (m Machine) Overlay(cred Credential) (ignition.Config, error) {
 			err = m.addCredential(&own, cred)
 		}
 		m.Agent.addUnits(&own)
-		m.Agent.addProgram(&own)
+		m.Agent.addProgram(&own, m.Registration.Name, m.Cluster.Server)
 		return own, err
 	})
 }

@@ -82,6 +82,16 @@ type Sources struct {
 	SyncedLabels []*regexp.Regexp
 }
 
+// ForOverlay returns the sources of what the configuration of the host has of its registration. An inline data Secret
+// is written before a host is chosen, and what depends on the host is never in it, so that the host keeps what it
+// booted with.
+func (in Sources) ForOverlay() Sources {
+	if in.Config.Spec.IsInline() {
+		in.ProviderID, in.HostUID, in.CPUArch, in.DerivedLabels = "", "", "", nil
+	}
+	return in
+}
+
 // DerivedLabel is a label whose value a rule computes from facts about the host.
 type DerivedLabel struct {
 	// Key and Value are the key and value of the label.

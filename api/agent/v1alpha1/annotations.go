@@ -6,6 +6,8 @@ package v1alpha1
 const (
 	// DesiredAnnotation is the revision of the assignment that the host should have.
 	DesiredAnnotation = "poolboot.io/desired-revision"
+	// OfferedAnnotation is the revision of the assignment that names the program of a host that has no agent yet.
+	OfferedAnnotation = "poolboot.io/offered-revision"
 	// DesiredConfigAnnotation is the name of the rendered config of that revision, and before there is one, of the
 	// config that the host boots with. With both, the record of the host is restored after clusterctl move.
 	DesiredConfigAnnotation = "poolboot.io/desired-config"

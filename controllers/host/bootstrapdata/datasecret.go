@@ -228,18 +228,20 @@ func (r *Phases) adopt(ctx context.Context, s *state, secret *corev1.Secret) (ct
 			"Secret %s exists and is not controlled by this PoolbootConfig: delete it, or %s", secret.Name, registration.Rename(s.Config)))
 		return ctrl.Result{RequeueAfter: secretRetry}, nil
 	}
+	// The agent of an inline host has the pointer ID too.
+	annotations := map[string]string{bootstrapv1.PointerIDAnnotation: secret.Annotations[bootstrapv1.PointerIDAnnotation]}
 	if s.Config.Spec.IsInline() {
 		recordInline(s.Config, secret)
 	} else {
-		annotations, err := pointerAnnotations(s.Config, secret)
-		if err != nil {
+		var err error
+		if annotations, err = pointerAnnotations(s.Config, secret); err != nil {
 			conditions.Set(s.Config, dataSecretMissing(bootstrapv1.DataSecretFailedReason,
 				"Secret %s does not contain what Poolboot wrote (%s): %s", secret.Name, err, restoreSecret(s.Config)))
 			return ctrl.Result{}, nil
 		}
-		if err := s.patchAnnotations(ctx, annotations); err != nil {
-			return ctrl.Result{}, err
-		}
+	}
+	if err := s.patchAnnotations(ctx, annotations); err != nil {
+		return ctrl.Result{}, err
 	}
 	recordDataSecret(s.Config, secret.Name)
 	return ctrl.Result{}, nil

@@ -54,17 +54,29 @@ func (r *Phases) inline(ctx context.Context, s *state) ([]byte, map[string]strin
 	if err != nil {
 		return nil, nil, err
 	}
-	overlay, err := join.Machine{Config: s.Config, Registration: registration, Cluster: cluster}.Overlay(credential)
+	machine, pointerID := join.Machine{Config: s.Config, Registration: registration, Cluster: cluster}, string(s.Machine.UID)
+	if r.Offer != nil {
+		offer, err := r.Offer()
+		if err != nil {
+			return nil, nil, err
+		}
+		machine.Agent = offer.InlineAgent(s.Config, pointerID)
+	}
+	overlay, err := machine.Overlay(credential)
 	if err != nil {
 		return nil, nil, err
 	}
 	value, err := ignition.Marshal(ignition.Merge(base, overlay))
-	return value, map[string]string{
+	annotations := map[string]string{
 		bootstrapv1.DataSecretPoolAnnotation:       p.Spec.PoolRole,
 		bootstrapv1.OverlayConfigurationAnnotation: configuration,
 		bootstrapv1.CredentialIDAnnotation:         credential.ID,
 		bootstrapv1.OverlayExpiresAnnotation:       credential.Expires.UTC().Format(time.RFC3339),
-	}, err
+	}
+	if machine.Agent != nil {
+		annotations[bootstrapv1.PointerIDAnnotation] = pointerID
+	}
+	return value, annotations, err
 }
 
 // rendered returns the configuration that a pool hands out.

@@ -19,7 +19,9 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
@@ -88,6 +90,26 @@ var _ = Describe("An inline data Secret", func() {
 		Expect(config.Status.Boot.CredentialExpirationTime.Time).To(BeTemporally("~", time.Now().Add(15*time.Minute), time.Minute))
 		Expect(s.tokens(ctx)).To(ConsistOf(config.Status.Boot.CredentialID))
 		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.TokenHashAnnotation))
+	})
+
+	It("contains what installs the agent later, and names where its assignment is", func() {
+		s := usual()
+		s.reconciler.Offer = func() (join.Offer, error) {
+			return join.Offer{Agent: assignment.Agent{SHA512: map[string]string{"amd64": "a"}}, ServerURL: serverURL, ServerCA: []byte("the server's CA")}, nil
+		}
+		config := s.settle(ctx)
+		Expect(filesIn(s.secret(ctx))).To(ContainElements(assignment.SettingsPath, "/etc/poolboot/install-agent.sh", "/etc/poolboot/config-server.pem"))
+		Expect(filesIn(s.secret(ctx))).NotTo(ContainElement(assignment.ProgramPath), "its host can boot without the config server")
+		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.PointerIDAnnotation, "machine-uid"))
+		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.TokenHashAnnotation))
+
+		By("losing status and annotations, as a restore can")
+		lost := config.DeepCopy()
+		lost.Annotations = nil
+		Expect(s.Update(ctx, lost)).To(Succeed())
+		lost.Status = bootstrapv1.PoolbootConfigStatus{}
+		Expect(s.Status().Update(ctx, lost)).To(Succeed())
+		Expect(s.settle(ctx).Annotations).To(HaveKeyWithValue(bootstrapv1.PointerIDAnnotation, "machine-uid"))
 	})
 
 	It("contains the recorded credential, whichever write fails, and leaves at most one other behind", func() {

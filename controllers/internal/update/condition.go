@@ -13,6 +13,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
@@ -64,6 +65,9 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		return unknown(bootstrapv1.ReportNotUnderstoodReason, "Node %s is not updated: %s", h.Node.Name, h.Report.NotUnderstood)
 	case !h.HasAgent() && o.bootedWithAgent:
 		return h.notStarted(o)
+	case !h.HasAgent() && h.awaitsAgent():
+		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s has not downloaded its agent from the config server yet, and keeps the configuration with which it booted. "+
+			"If it can't connect to the config server, %s to update it; otherwise, check %s on the host", h.Node.Name, outlook.HowToRenew(h.Config), ignition.InstallAgentUnit)
 	case !h.HasAgent():
 		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s runs no agent, and keeps the configuration with which it booted: to update it, %s",
 			h.Node.Name, outlook.HowToRenew(h.Config))

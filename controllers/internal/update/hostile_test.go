@@ -21,7 +21,6 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
@@ -200,9 +199,9 @@ var _ = It("A host whose Machine can't be found is neither updated nor registere
 	cluster := controllertest.NewCluster(clusterKey)
 	p := controllertest.NewPool(clusterKey, poolv1.RoleWorker)
 	in := poolContext{cluster: cluster, pool: p, pools: []poolv1.MachineConfigPool{*p}}
-	registered, err := r.registrationOf(ctx, &host{Host: rollout.HostOf(in.pools, config, nil, node)}, in, "")
+	sources, err := r.sourcesOf(ctx, &host{Host: rollout.HostOf(in.pools, config, nil, node)}, in, "")
 	Expect(err).To(MatchError(ContainSubstring("Machine edge/host-0")))
-	Expect(registered).To(Equal(registration.Registration{}))
+	Expect(sources).To(BeZero())
 })
 
 var _ = It("Events about a host are short enough for the API server, whatever its agent reports", func(ctx SpecContext) {

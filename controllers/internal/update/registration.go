@@ -69,7 +69,11 @@ func (r *Updates) createNode(ctx context.Context, w client.Client, h *host, in p
 	if client.IgnoreNotFound(err) != nil { // the rendered config can be gone, because the host has it already
 		return err
 	}
-	registered, err := r.registrationOf(ctx, h, in, source)
+	sources, err := r.sourcesOf(ctx, h, in, source)
+	if err != nil {
+		return err
+	}
+	registered, err := registration.Register(sources)
 	if err != nil {
 		return err
 	}

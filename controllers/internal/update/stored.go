@@ -1,10 +1,14 @@
 package update
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -12,8 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/secretmetadata"
@@ -82,7 +88,7 @@ func (r *Updates) storedOf(ctx context.Context, config *bootstrapv1.PoolbootConf
 // awaitStart reports whether a host booted with an agent that has not reported anything yet, and when that is to be
 // reported as an error. Such a host has an assignment, which was stored before its boot, so the cache has it.
 func (r *Updates) awaitStart(ctx context.Context, h *host, now time.Time) (bootedWithAgent bool, wait time.Duration, err error) {
-	if h.HasAgent() || h.Node == nil {
+	if h.HasAgent() || h.Node == nil || h.Config.Spec.IsInline() {
 		return false, 0, nil
 	}
 	if err := r.Secrets.Get(ctx, r.secrets().Key(h.Config.UID), secretmetadata.New()); err != nil {
@@ -90,6 +96,57 @@ func (r *Updates) awaitStart(ctx context.Context, h *host, now time.Time) (boote
 	}
 	_, wait = h.start(now)
 	return true, wait, nil
+}
+
+// awaitsAgent reports whether a host booted from a data Secret with which it installs its agent once it reaches the
+// config server. It can be without the config server for ever.
+func (h *host) awaitsAgent() bool {
+	return h.Config.Spec.IsInline() && h.Config.Annotations[bootstrapv1.PointerIDAnnotation] != "" && !h.HasAgent() && h.Node != nil
+}
+
+// offerAgent stores what a host booted with that awaits its agent, and the agent that it should run now, and then names
+// the revision of this on its Node: the host downloads both. What can't be determined is no error: the host keeps its
+// configuration.
+func (r *Updates) offerAgent(ctx context.Context, h *host, in poolContext) error {
+	booted := in
+	booted.pool = in.pool.DeepCopy()
+	booted.pool.Status.Configuration.Name = h.Config.Status.Boot.ServedConfiguration.Name
+	booted.version += booted.pool.Status.Configuration.Name
+	revision, err := r.revisionOf(ctx, h, booted)
+	if err != nil {
+		if apierrors.IsNotFound(err) || !isTransient(err) {
+			return nil
+		}
+		return err
+	}
+	stored, err := r.knownStoredOf(ctx, h.Config)
+	if err != nil {
+		return err
+	}
+	if stored == nil || stored.revision != revision || !bytes.Equal(stored.clientCA, in.facts.CA) {
+		t, err := r.targetOf(ctx, h, booted)
+		if err != nil {
+			return err
+		}
+		if err := r.store(ctx, h.Config, t); err != nil {
+			return err
+		}
+	}
+	if h.Node.Annotations[agentv1.OfferedAnnotation] == revision {
+		return nil
+	}
+	w, err := workload.Client(ctx, r.ClusterCache, record.ClusterKey(h.Config))
+	if err != nil {
+		return err
+	}
+	node := h.Node.DeepCopy()
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.OfferedAnnotation, revision)
+	if err := w.Patch(ctx, node, client.MergeFrom(h.Node)); err != nil {
+		return fmt.Errorf("patch Node %s: %w", node.Name, err)
+	}
+	r.written.Record(node)
+	h.Node = node
+	return nil
 }
 
 // knownStoredOf is storedOf without the document, and without a request if the Secret has the version that this

@@ -12,7 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/secretmetadata"
@@ -122,5 +125,48 @@ var _ = Describe("The stored assignment of a host", func() {
 		unknown.Labels = map[string]string{bootstrapv1.AssignmentLabel: "another"}
 		Expect(w.reconciler.assignmentChanged().Update(event.UpdateEvent{ObjectOld: unknown, ObjectNew: unknown})).To(BeFalse())
 		Expect(w.reconciler.configOfAssignment(ctx, unknown)).To(BeEmpty())
+	})
+
+	It("of a host that awaits its agent is what the host booted with, with what changes until its agent starts", func(ctx SpecContext) {
+		w := newWorld(1)
+		config := w.config(ctx, 0)
+		Expect(w.management.Delete(ctx, secretOf(config, nil))).To(Succeed())
+		config.Spec.ConfigSource.Type = bootstrapv1.ConfigSourceTypeInline
+		Expect(w.management.Update(ctx, config)).To(Succeed())
+		w.changeNode(ctx, 0, func(node *corev1.Node) { delete(node.Annotations, agentv1.AgentAnnotation) })
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.management.Get(ctx, w.reconciler.secrets().Key(config.UID), &corev1.Secret{})).NotTo(Succeed(), "its data Secret is from before there was an agent")
+		Expect(w.updated(ctx, 0)).To(HaveField("Message", ContainSubstring("runs no agent")))
+
+		annotate := func(key string) {
+			config = w.config(ctx, 0)
+			metav1.SetMetaDataAnnotation(&config.ObjectMeta, key, "1-2")
+			Expect(w.management.Update(ctx, config)).To(Succeed())
+			w.settle(ctx)
+		}
+		document := func() []byte { return secret(ctx, w).Data[bootstrapv1.AssignmentKey] }
+		annotate(bootstrapv1.PointerIDAnnotation)
+		Expect(document()).To(Equal(newDocument(config, "rendered-worker-1", "")))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.NoAgentReason),
+			HaveField("Message", ContainSubstring("has not downloaded its agent")), HaveField("Message", ContainSubstring(ignition.InstallAgentUnit))))
+		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DesiredAnnotation))
+		w.passed = 2 * answerDeadline
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0)).To(HaveField("Reason", bootstrapv1.NoAgentReason), "it can be without the config server for ever")
+
+		By("upgrading Poolboot")
+		w.force = "another agent"
+		annotate("example.com/changed")
+		Expect(document()).To(Equal(newDocument(config, "rendered-worker-1", w.force)))
+		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.OfferedAnnotation, assignment.Revision(document())))
+
+		By("starting its agent")
+		w.changeNode(ctx, 0, func(node *corev1.Node) { node.Annotations[agentv1.AgentAnnotation] = "v0.1.0" })
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, assignment.Revision(document())))
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, assignment.Revision(newDocument(config, "rendered-worker-2", w.force))), "it follows its pool")
 	})
 })

@@ -201,7 +201,11 @@ func (r *Updates) newDocument(ctx context.Context, h *host, in poolContext) ([]b
 	if err != nil {
 		return nil, fmt.Errorf("MachineConfig %s, the rendered config of MachineConfigPool %s: %w", key, in.pool.Name, err)
 	}
-	registered, err := r.registrationOf(ctx, h, in, "")
+	sources, err := r.sourcesOf(ctx, h, in, "")
+	if err != nil {
+		return nil, err
+	}
+	registered, err := registration.Register(sources.ForOverlay())
 	if err != nil {
 		return nil, err
 	}
@@ -218,9 +222,9 @@ func (r *Updates) newDocument(ctx context.Context, h *host, in poolContext) ([]b
 	})
 }
 
-// registrationOf returns what the Node of a host is registered with in its pool: what the host has recorded, and what
-// its pool and its Machine declare now.
-func (r *Updates) registrationOf(ctx context.Context, h *host, in poolContext, cloudProviderSource string) (registration.Registration, error) {
+// sourcesOf returns what the Node of a host is registered with in its pool: what the host has recorded, and what its
+// pool and its Machine declare now.
+func (r *Updates) sourcesOf(ctx context.Context, h *host, in poolContext, cloudProviderSource string) (registration.Sources, error) {
 	input := registration.Sources{
 		NodeName:       h.Config.Status.NodeRef.Name,
 		Cluster:        in.identity,
@@ -234,7 +238,7 @@ func (r *Updates) registrationOf(ctx context.Context, h *host, in poolContext, c
 		CloudProviderSource: cloudProviderSource,
 	}
 	if name := record.MachineName(h.Config); name != "" && h.Machine == nil {
-		return registration.Registration{}, fmt.Errorf("the Machine %s/%s does not exist, and it owns PoolbootConfig %s: the Node has labels of the Machine",
+		return registration.Sources{}, fmt.Errorf("the Machine %s/%s does not exist, and it owns PoolbootConfig %s: the Node has labels of the Machine",
 			h.Config.Namespace, name, h.Config.Name)
 	}
 	if h.Machine != nil {
@@ -249,7 +253,7 @@ func (r *Updates) registrationOf(ctx context.Context, h *host, in poolContext, c
 	_, isNotReady := errors.AsType[*barehost.NotReadyError](err)
 	switch {
 	case err != nil && !isNotReady:
-		return registration.Registration{}, err
+		return registration.Sources{}, err
 	case found != nil:
 		input.ProviderID = found.ProviderID
 		input.HostUID = cmp.Or(input.HostUID, found.UID) // clusterctl move drops the record
@@ -257,7 +261,7 @@ func (r *Updates) registrationOf(ctx context.Context, h *host, in poolContext, c
 	if (found != nil || isNotReady) && h.Machine != nil && h.Node != nil && h.Node.Spec.ProviderID != "" {
 		input.ProviderID = h.Node.Spec.ProviderID // it never changes, and the kubelet was started with it
 	}
-	return registration.Register(input)
+	return input, nil
 }
 
 // predicted returns what was predicted for the update that a host has just completed. It returns "" if there was none,

@@ -150,6 +150,11 @@ func (r *Updates) registerAssignFollow(ctx context.Context, h *host, in poolCont
 			return ctrl.Result{}, err
 		}
 	}
+	if h.awaitsAgent() {
+		if err := r.offerAgent(ctx, h, in); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	if err := r.assign(ctx, h, in); err != nil {
 		return ctrl.Result{}, err
 	}
