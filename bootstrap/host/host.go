@@ -51,23 +51,40 @@ type Host struct {
 type NotReadyError struct {
 	// Why names the object and what it lacks, for users.
 	Why string
+	// NeedsUser is true if waiting alone does not help: Metal3 keeps the host where Poolboot does not use it.
+	NeedsUser bool
 }
 
 func (e *NotReadyError) Error() string { return e.Why }
 
 // Reason returns the reason of the condition that reports the error.
-func (e *NotReadyError) Reason() string { return bootstrapv1.HostNotReadyReason }
+func (e *NotReadyError) Reason() string {
+	if e.NeedsUser {
+		return bootstrapv1.HostNotUsableReason
+	}
+	return bootstrapv1.HostNotReadyReason
+}
 
 // notReady returns a NotReadyError with a formatted message.
 func notReady(format string, args ...any) error {
 	return &NotReadyError{Why: fmt.Sprintf(format, args...)}
 }
 
+// notUsable returns a NotReadyError about a host that Poolboot can't use where it is.
+func notUsable(format string, args ...any) error {
+	return &NotReadyError{NeedsUser: true, Why: fmt.Sprintf(format, args...) +
+		": Poolboot boots only a BareMetalHost in the namespace of the Machine that a Metal3Machine consumes: register the host there"}
+}
+
 // ForMachine returns the host of a Machine. It returns nil for a Machine of another infrastructure provider. The error
 // is a *NotReadyError while there is no host.
 func ForMachine(ctx context.Context, c client.Reader, m *clusterv1.Machine) (*Host, error) {
 	ref := m.Spec.InfrastructureRef
-	if ref.GroupKind() != metal3MachineKind {
+	switch ref.GroupKind() {
+	case metal3MachineKind:
+	case hostClaimKind:
+		return nil, notUsable("spec.infrastructureRef of Machine %s is HostClaim %s", klog.KObj(m), ref.Name)
+	default:
 		return nil, nil
 	}
 	metal3Machine, err := readMetal3Machine(ctx, c, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name})
@@ -90,11 +107,17 @@ func ForMetal3Machine(ctx context.Context, c client.Reader, m *unstructured.Unst
 	}
 	bmh := &bmov1alpha1.BareMetalHost{}
 	if err := c.Get(ctx, types.NamespacedName{Namespace: m.GetNamespace(), Name: name}, bmh); IsAbsent(err) {
+		if value := m.GetAnnotations()[Annotation]; value != name && value != m.GetNamespace()+"/"+name {
+			return nil, notUsable("the annotation %s of Metal3Machine %s is %s, which is in another namespace", Annotation, klog.KObj(m), value)
+		}
 		return nil, notReady("BareMetalHost %s of Metal3Machine %s does not exist", klog.KRef(m.GetNamespace(), name), klog.KObj(m))
 	} else if err != nil {
 		return nil, fmt.Errorf("BareMetalHost %s: %w", klog.KRef(m.GetNamespace(), name), err)
 	}
 	consumer, ok := consumerOf(bmh)
+	if ref := bmh.Spec.ConsumerRef; ref != nil && ref.GroupVersionKind().GroupKind() == hostClaimKind {
+		return nil, notUsable("BareMetalHost %s of Metal3Machine %s belongs to HostClaim %s by its spec.consumerRef", klog.KObj(bmh), klog.KObj(m), klog.KRef(ref.Namespace, ref.Name))
+	}
 	if !ok || consumer != client.ObjectKeyFromObject(m) {
 		return nil, notReady("BareMetalHost %s does not name Metal3Machine %s in spec.consumerRef", klog.KObj(bmh), klog.KObj(m))
 	}
@@ -172,7 +195,12 @@ func WithoutMachine(ctx context.Context, c client.Reader, key client.ObjectKey) 
 	return newHost(bmh), nil
 }
 
-var metal3MachineKind = schema.GroupKind{Group: "infrastructure.cluster.x-k8s.io", Kind: "Metal3Machine"}
+var (
+	metal3MachineKind = schema.GroupKind{Group: "infrastructure.cluster.x-k8s.io", Kind: "Metal3Machine"}
+	// hostClaimKind is the kind by which tenants get BareMetalHosts of other namespaces. The Metal3 infrastructure
+	// provider does not use it yet, and the baremetal-operator copies nothing to those hosts yet.
+	hostClaimKind = schema.GroupKind{Group: bmov1alpha1.GroupVersion.Group, Kind: "HostClaim"}
+)
 
 // readMetal3Machine reads a Metal3Machine in the version that its CRD declares for the contract of Cluster API.
 func readMetal3Machine(ctx context.Context, c client.Reader, key types.NamespacedName) (*unstructured.Unstructured, error) {

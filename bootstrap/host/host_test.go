@@ -19,6 +19,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 )
 
@@ -135,6 +136,29 @@ var _ = Describe("The host of a Machine", func() {
 		Entry("while a Metal3Machine in another namespace uses the host",
 			func() { bmh.Spec.ConsumerRef.Namespace = "elsewhere" },
 			"BareMetalHost metal/rack1-u12 does not name Metal3Machine metal/infra-m3m in spec.consumerRef"),
+	)
+
+	DescribeTable("needs a user where Poolboot does not use it, which no waiting changes",
+		func(change func(), why string) {
+			change()
+			_, err := host.ForMachine(ctx, reader(), machine)
+			Expect(err).To(MatchError(HavePrefix(why)))
+			Expect(err).To(MatchError(HaveSuffix("register the host there")))
+			Expect(err).To(And(HaveField("NeedsUser", true), HaveField("Reason()", bootstrapv1.HostNotUsableReason)))
+		},
+		Entry("as a HostClaim of a Machine",
+			func() {
+				machine.Spec.InfrastructureRef.Kind, machine.Spec.InfrastructureRef.APIGroup = "HostClaim", "metal3.io"
+			},
+			"spec.infrastructureRef of Machine metal/infra-x7k2p is HostClaim infra-m3m"),
+		Entry("as a host of a HostClaim",
+			func() {
+				bmh.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: "metal3.io/v1alpha1", Kind: "HostClaim", Namespace: "tenant", Name: "claim-1"}
+			},
+			"BareMetalHost metal/rack1-u12 of Metal3Machine metal/infra-m3m belongs to HostClaim tenant/claim-1 by its spec.consumerRef"),
+		Entry("as a host in another namespace",
+			func() { metal3Machine.SetAnnotations(map[string]string{host.Annotation: "hosts/rack2-u1"}) },
+			"the annotation metal3.io/BareMetalHost of Metal3Machine metal/infra-m3m is hosts/rack2-u1, which is in another namespace"),
 	)
 
 	DescribeTable("is an error other than a NotReadyError",

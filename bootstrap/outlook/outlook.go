@@ -39,6 +39,7 @@ var table = map[string]Outlook{
 	bootstrapv1.WaitingForHostReason:                  Waits,
 	bootstrapv1.WaitingForKubeletReason:               Waits,
 	bootstrapv1.HostNotReadyReason:                    Waits,
+	bootstrapv1.HostNotUsableReason:                   NeedsPerson,
 	bootstrapv1.DeletingReason:                        Waits,
 	bootstrapv1.ControlPlaneNotSupportedReason:        NeedsPerson,
 	bootstrapv1.MachinePoolNotSupportedReason:         NeedsPerson,

@@ -195,6 +195,8 @@ const (
 	WaitingForHostReason = "WaitingForHost"
 	// The host is not chosen or not being installed yet.
 	HostNotReadyReason = "HostNotReady"
+	// The host is in another namespace, or belongs to a HostClaim. Register it in the namespace of the Machine.
+	HostNotUsableReason = "HostNotUsable"
 	// The image gets no user data. Use a disk image.
 	HostImageIgnoresUserDataReason = "HostImageIgnoresUserData"
 	// Two sources set different values for one label, or the labels name another pool. Correct one of them.

@@ -241,7 +241,7 @@ func (r *Phases) findProvisioningHost(ctx context.Context, s *state) error {
 	if err == nil {
 		err = checkUserData(s.host)
 	}
-	if is[*host.NotReadyError](err) {
+	if notReady, ok := errors.AsType[*host.NotReadyError](err); ok && !notReady.NeedsUser {
 		return waiting(err)
 	}
 	if err != nil || s.host.Object == nil {

@@ -28,7 +28,8 @@ import (
 // never send a request because its image gets no user data. Before a host is chosen, there is nothing to report.
 func (r *Phases) announce(ctx context.Context, s *state) (ctrl.Result, error) {
 	err := r.findHost(ctx, s)
-	if is[*host.NotReadyError](err) && !conditions.Has(s.Config, bootstrapv1.BootPreparedCondition) {
+	notReady, isNotReady := errors.AsType[*host.NotReadyError](err)
+	if isNotReady && !notReady.NeedsUser && !conditions.Has(s.Config, bootstrapv1.BootPreparedCondition) {
 		result := ctrl.Result{}
 		hasTemplate, err := host.HasDataTemplate(ctx, r.Client, s.Machine)
 		if hasTemplate { // no watch reports that CAPM3 has chosen a host and waits for its data
@@ -44,7 +45,10 @@ func (r *Phases) announce(ctx context.Context, s *state) (ctrl.Result, error) {
 	}
 	if err != nil {
 		failed, ok := errors.AsType[*failure](err)
-		if !ok {
+		switch {
+		case isNotReady && notReady.NeedsUser:
+			failed = failureOf(err)
+		case !ok:
 			failed = waiting(err)
 		}
 		r.reportFailure(s, failed)

@@ -165,6 +165,17 @@ var _ = Describe("The deployment of a host", func() {
 		})
 	})
 
+	It("that is in another namespace is reported, because it would never request its configuration", func(ctx SpecContext) {
+		s.metal3Machine.SetAnnotations(map[string]string{host.Annotation: "hosts/rack2-u1"})
+		w = s.world()
+		Expect(w.reconcile(ctx)).To(BeZero())
+		expectNotPrepared(ctx, w, bootstrapv1.HostNotUsableReason, "hosts/rack2-u1", "in another namespace", "register the host there")
+		s.metal3Machine.SetAnnotations(map[string]string{host.Annotation: namespace + "/" + hostName})
+		Expect(w.management.Update(ctx, s.metal3Machine)).To(Succeed())
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(condition(ctx)).To(HaveField("Reason", bootstrapv1.WaitingForHostReason))
+	})
+
 	DescribeTable("that is withdrawn before the Node is Ready leaves nothing that the host could join with,",
 		func(ctx SpecContext, do func(ctx context.Context)) {
 			served(ctx)
