@@ -44,10 +44,14 @@ func MissingSecrets(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareM
 		return nil, false, nil
 	}
 	remedy := "set it to Secret " + dataSecret // without user data, Metal3 installs the host without a configuration
+	network, networkField := bmh.Spec.NetworkData, "networkData"
+	if network == nil { // Metal3 falls back
+		network, networkField = &corev1.SecretReference{Name: bmh.Spec.PreprovisioningNetworkDataName}, "preprovisioningNetworkDataName"
+	}
 	for _, field := range []struct {
 		name string
 		ref  *corev1.SecretReference
-	}{{"userData", bmh.Spec.UserData}, {"metaData", bmh.Spec.MetaData}, {"networkData", bmh.Spec.NetworkData}} {
+	}{{"userData", bmh.Spec.UserData}, {"metaData", bmh.Spec.MetaData}, {networkField, network}} {
 		if field.name != "userData" {
 			remedy = "create the Secret, or remove spec." + field.name
 		}

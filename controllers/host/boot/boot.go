@@ -5,9 +5,11 @@
 package boot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -235,7 +237,8 @@ func (r *Phases) forgetCertificate(ctx context.Context, s *state) error {
 }
 
 // findProvisioningHost sets the host of the Machine once it can boot from the data Secret. Until then, it returns a
-// failure that is not an error. A host of another infrastructure provider can boot at any time.
+// failure that is not an error, with why Metal3 does not get on with the host. A host of another infrastructure
+// provider can boot at any time.
 func (r *Phases) findProvisioningHost(ctx context.Context, s *state) error {
 	err := r.findHost(ctx, s)
 	if err == nil {
@@ -248,11 +251,22 @@ func (r *Phases) findProvisioningHost(ctx context.Context, s *state) error {
 		return err
 	}
 	switch s.host.State {
-	case bmov1alpha1.StateProvisioning, bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned:
+	case bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned:
 		return nil
-	default:
-		return waiting(fmt.Errorf("BareMetalHost %s is not being provisioned yet", s.host.Name))
+	case bmov1alpha1.StateProvisioning:
+		missing, _, err := host.MissingSecrets(ctx, r.APIReader, s.host.Object, s.Config.Status.DataSecretName)
+		if err != nil || len(missing) == 0 {
+			return err
+		}
+		return &failure{reason: bootstrapv1.WaitingForHostReason, err: errors.New(strings.Join(missing, "; ")), waits: true, retry: secretsInterval}
 	}
+	trouble, result, err := r.findTrouble(ctx, s)
+	if err != nil {
+		return err
+	}
+	failed := waiting(errors.New(cmp.Or(trouble, fmt.Sprintf("BareMetalHost %s is not being provisioned yet", s.host.Name))))
+	failed.retry = result.RequeueAfter
+	return failed
 }
 
 // reconcilePaused does what cannot wait until the pause ends: it renews the join credential of a host that has its

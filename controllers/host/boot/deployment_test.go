@@ -157,6 +157,13 @@ var _ = Describe("The deployment of a host", func() {
 				Not(ContainSubstring("metaData")), Not(ContainSubstring("userData")))) // the condition DataSecretAvailable reports the own one
 		})
 
+		It("is reported with the Secret of the network data that Metal3 falls back to", func(ctx SpecContext) {
+			s.host.Spec.PreprovisioningNetworkDataName = "rack1-network"
+			w = s.world()
+			Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically(">", 0)))
+			Expect(message(ctx)).To(ContainSubstring("spec.preprovisioningNetworkDataName of BareMetalHost " + namespace + "/" + hostName + " is Secret rack1-network, which does not exist"))
+		})
+
 		It("costs no request if Metal3 needs only the data Secret", func(ctx SpecContext) {
 			s.host.Spec.UserData = &corev1.SecretReference{Name: machineName, Namespace: namespace}
 			w = s.world()

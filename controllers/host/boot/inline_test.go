@@ -83,6 +83,25 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		Entry("when its image is written", bmov1alpha1.StateProvisioned),
 	)
 
+	It("has no Node while Metal3 can't install it, and the condition says why", func(ctx SpecContext) {
+		s.host.Status.Provisioning.State, s.host.Status.ErrorType, s.host.Status.ErrorMessage = bmov1alpha1.StateInspecting, bmov1alpha1.InspectionError, "no boot device"
+		w := s.world()
+		_, err := w.reconcile(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(condition(ctx, w)).To(And(HaveField("Reason", bootstrapv1.WaitingForHostReason), HaveField("Message", ContainSubstring("is inspecting and has a inspection error: no boot device"))))
+		change(ctx, w.management, s.host, func(h *bmov1alpha1.BareMetalHost) {
+			h.Status.ErrorType, h.Status.ErrorMessage, h.Status.Provisioning.State = "", "", bmov1alpha1.StateProvisioning
+			h.Spec.NetworkData = &corev1.SecretReference{Name: "gone-networkdata"}
+		})
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", secretsInterval), "no watch reports that Secret")
+		Expect(condition(ctx, w)).To(HaveField("Message", ContainSubstring("is Secret gone-networkdata, which does not exist: create the Secret")))
+		Expect(w.nodes(ctx)).To(BeEmpty())
+		Expect(w.management.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gone-networkdata"}})).To(Succeed())
+		_, err = w.reconcile(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.nodes(ctx)).To(HaveLen(1))
+	})
+
 	It("gets its Node in the pool of its data Secret or none, whatever the labels of its Machine are now", func(ctx SpecContext) {
 		s.config.Status.PoolRole, s.config.Status.Boot.ServedConfiguration.Name = "worker", "rendered-edge-worker-1"
 		w := s.world()
