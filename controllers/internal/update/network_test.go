@@ -99,4 +99,9 @@ var _ = Describe("The network data of a running host", func() {
 		in.renderer = ""
 		Expect(document(ctx)).NotTo(ContainSubstring(path))
 	})
+
+	It("is left to the program of its image if it has an inline data Secret, which is older than the choice of the host", func(ctx SpecContext) {
+		h.Config.Spec.ConfigSource.Type = bootstrapv1.ConfigSourceTypeInline
+		Expect(document(ctx)).NotTo(ContainSubstring(path))
+	})
 })

@@ -154,7 +154,7 @@ func (h *host) version(in poolContext) string {
 // hostWithNetwork returns the BareMetalHost of a host that gets files for its network data, or nil for another. The
 // error says why it is unknown: without it, the files would be removed from the host.
 func (r *Updates) hostWithNetwork(ctx context.Context, h *host, in poolContext) (*bmov1alpha1.BareMetalHost, error) {
-	if in.renderer == "" {
+	if in.renderer == "" || h.Config.Spec.IsInline() { // the program of its image applies it: its data Secret has none
 		return nil, nil
 	}
 	found, err := barehost.ForConfig(ctx, r.Client, h.Config, h.Machine)
