@@ -128,9 +128,9 @@ help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: test-machine
-test-machine: image $(REAL_PARTS) $(BIN)/ignition-2.14 build ## Boot the Debian image in QEMU without KVM, from its firmware into a pool (needs root; up to an hour).
+test-machine: image $(REAL_PARTS) $(BIN)/ignition-2.14 build ## Boot the Debian image in QEMU without KVM, from its firmware into a pool (needs root; more than an hour).
 	@$(PROGRESS) "build the Debian image with Ignition 2.14 (once; a minute)" "$(IMAGE_REMEDY)" env IGNITION=ignition-2.14 hack/image/image.sh build $(BIN)/machine $(OLDER_IMAGE)
-	POOLBOOT_TEST_IMAGE=$(IMAGE) POOLBOOT_TEST_OLDER_IMAGE=$(OLDER_IMAGE) go test -v -count 1 -timeout 90m ./test/suites/machine/
+	POOLBOOT_TEST_IMAGE=$(IMAGE) POOLBOOT_TEST_OLDER_IMAGE=$(OLDER_IMAGE) go test -v -count 1 -timeout 2h ./test/suites/machine/
 
 .PHONY: test-kubelets
 test-kubelets: binaries $(foreach release,$(OLDER_KUBELETS),$(BIN)/kubelets/$(release)/kubelet) ## Run adoption, re-registration and restart of Nodes with the kubelets of three Kubernetes releases, built from source.
@@ -309,7 +309,7 @@ IMAGE_REMEDY := correct what the output above says, and run the same command aga
 IMAGE_PARTS := $(filter-out $(addprefix $(BIN)/,kube-apiserver kube-controller-manager kube-scheduler kubectl etcd),$(REAL_PARTS))
 .PHONY: image
 image: image-requirements $(IMAGE_PARTS) ## Build a Debian image with Ignition, containerd and the kubelet into OUT/images (needs root; minutes). KERNEL, PACKAGES and ROOT_SIZE: see docs/images.md.
-	@$(PROGRESS) "install the programs that build and boot images" "install the packages yourself" hack/native-packages.sh mmdebstrap qemu-utils qemu-system-x86 fdisk genisoimage
+	@$(PROGRESS) "install the programs that build and boot images" "install the packages yourself" hack/native-packages.sh mmdebstrap qemu-utils qemu-system-x86 fdisk genisoimage mtools ovmf
 	@$(PROGRESS) "build the Debian image (each step once; minutes)" "$(IMAGE_REMEDY)" hack/image/image.sh build $(BIN)/machine '$(IMAGE)'
 	@echo "==> $(IMAGE), SHA-256 $$(cut -d ' ' -f 1 '$(IMAGE).sha256sum')"
 

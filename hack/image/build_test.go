@@ -34,7 +34,7 @@ while [[ $1 == --* ]]; do shift; done
 echo "dracut $7" >>"$CALLS"
 : >"$5/boot/initramfs"`)
 	w.program("go", `case $* in *" list "*) echo "$MODULE" ;; esac`)
-	for _, program := range []string{"mke2fs", "sfdisk"} {
+	for _, program := range []string{"mke2fs", "sfdisk", "mformat", "mmd", "mcopy"} {
 		w.program(program, "exit 0")
 	}
 	w.program("chroot", `: >"$1/tmp/core.img"`)
@@ -133,6 +133,22 @@ func TestPackagesAreInstalled(t *testing.T) {
 		!strings.Contains(installed[1], ",sudo,") || !strings.Contains(installed[1], ",firmware-linux,") ||
 		!strings.Contains(installed[2], ",sudo,") || strings.Contains(installed[2], ",firmware-linux,") {
 		t.Errorf("installed: %s", installed)
+	}
+}
+
+// The firmware starts shim, shim starts the GRUB beside it, and that has the prefix /EFI/debian.
+func TestBootLoaderForUEFI(t *testing.T) {
+	w := newBuild(t)
+	w.program("mcopy", `[ "$3" != - ] || cat >"`+w.path("grub.cfg")+`"
+echo "${3##*/} $4" >>"$CALLS"`)
+	w.build("image")
+	for _, file := range []string{"shimx64.efi.signed ::/EFI/BOOT/BOOTX64.EFI\n", "grubx64.efi.signed ::/EFI/BOOT/grubx64.efi\n", "- ::/EFI/debian/grub.cfg\n"} {
+		if calls := w.read("calls"); !strings.Contains(calls, file) {
+			t.Errorf("want %s: %s", file, calls)
+		}
+	}
+	if config := w.read("grub.cfg"); !strings.Contains(config, "search --no-floppy --label boot ") || !strings.Contains(config, "configfile $prefix/grub.cfg\n") {
+		t.Errorf("grub.cfg: %s", config)
 	}
 }
 

@@ -17,7 +17,7 @@ kernel=${KERNEL:-linux-image-cloud-amd64}
 packages=$(tr -s '[:space:]' '\n' <<<"${PACKAGES:-}" | sed '/^$/d' | LC_ALL=C sort -u)
 ignition=${IGNITION:-ignition}
 # MiB. The disk of a host is larger, and Ignition partitions the rest.
-root_size=${ROOT_SIZE:-3072} boot_size=256
+root_size=${ROOT_SIZE:-3072} boot_size=256 esp_size=64
 
 . "$here/../debian.sh"
 . "$here/updates.sh"
@@ -63,7 +63,7 @@ if [ "$mode" = build ]; then
 	exit
 fi
 
-for program in mmdebstrap:mmdebstrap qemu-img:qemu-utils sfdisk:fdisk mke2fs:e2fsprogs; do
+for program in mmdebstrap:mmdebstrap qemu-img:qemu-utils sfdisk:fdisk mke2fs:e2fsprogs mcopy:mtools; do
 	command -v "${program%:*}" >/dev/null || fail "This machine has no ${program%:*}" "apt-get install ${program#*:}"
 done
 programs=$(realpath "$programs")
@@ -162,18 +162,29 @@ if ! is_built "$step" "$(cat "$dir/$initramfs.recipe")" "$here/files" "$here/gru
 	check_fits "$dir/boot" "$boot_size" "set PACKAGES without some of the firmware: the initramfs contains that of every driver in it"
 	check_fits "$tree" "$root_size" "set ROOT_SIZE to a larger number of MiB"
 
-	# Partitions: GRUB, boot, root. Sectors have 512 bytes.
-	boot_start=4096 root_start=$((4096 + boot_size * 2048))
+	# Partitions: GRUB for BIOS, the EFI system partition, boot, root. Sectors have 512 bytes. Metal3 and pools get numbers from 4 on.
+	esp_start=4096
+	boot_start=$((esp_start + esp_size * 2048))
+	root_start=$((boot_start + boot_size * 2048))
 	truncate -s $((root_start / 2048 + root_size + 1))M "$disk"
 	sfdisk --quiet "$disk" <<-END
 		label: gpt
-		start=2048, size=2048, type=21686148-6449-6E6F-744E-656564454649, name=bios
-		start=$boot_start, size=$((boot_size * 2048)), type=L, name=boot
-		start=$root_start, size=$((root_size * 2048)), type=L, name=root
+		1: start=2048, size=2048, type=21686148-6449-6E6F-744E-656564454649, name=bios
+		2: start=$boot_start, size=$((boot_size * 2048)), type=L, name=boot
+		3: start=$root_start, size=$((root_size * 2048)), type=L, name=root
+		15: start=$esp_start, size=$((esp_size * 2048)), type=U, name=esp
 	END
 	mke2fs -q -t ext4 -L boot -E offset=$((boot_start * 512)),root_owner=0:0 -d "$dir/boot" "$disk" ${boot_size}M
 	mke2fs -q -t ext4 -L root -E offset=$((root_start * 512)),root_owner=0:0 -d "$tree" "$disk" ${root_size}M
-	# What grub-install writes, which needs device nodes of partitions: the boot sector with the number of the first sector of
+	# Without fbx64.efi, shim starts GRUB and does not change the firmware's boot order. The prefix of Debian's signed GRUB is /EFI/debian.
+	esp() { "$1" -i "$disk@@$((esp_start * 512))" "${@:2}"; }
+	esp mformat -F -T $((esp_size * 2048)) -H $esp_start -v ESP ::
+	esp mmd ::/EFI ::/EFI/BOOT ::/EFI/debian
+	esp mcopy "$root/usr/lib/shim/shimx64.efi.signed" ::/EFI/BOOT/BOOTX64.EFI
+	esp mcopy "$root/usr/lib/shim/mmx64.efi.signed" ::/EFI/BOOT/mmx64.efi
+	esp mcopy "$root/usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed" ::/EFI/BOOT/grubx64.efi
+	{ cat "$here/grub/core.cfg" && echo 'configfile $prefix/grub.cfg'; } | esp mcopy - ::/EFI/debian/grub.cfg
+	# What grub-install writes for BIOS, which needs device nodes of partitions: the boot sector with the number of the first sector of
 	# the core image, and in that sector the number of the second one.
 	cp "$here/grub/core.cfg" "$root/tmp/core.cfg"
 	chroot "$root" grub-mkimage -O i386-pc -o /tmp/core.img -p /grub -c /tmp/core.cfg \

@@ -93,6 +93,20 @@ var _ = Describe("A machine", func() {
 		Expect(strings.Count(console, "Finished ignition-files.service")).To(Equal(1))
 	}, SpecTimeout(30*time.Minute))
 
+	DescribeTable("boots into its pool", func(ctx SpecContext, firmware machine.Firmware, logged string) {
+		t := tenant.New(ctx, lab, 1)
+		options := rack.Options()
+		options.Firmware = firmware
+		_, err := rack.Add(t.HostName(0), options)
+		Expect(err).NotTo(HaveOccurred())
+		b := startBoot(ctx, t)
+		b.waitForMember(ctx)
+		Expect(b.machine.Console()).To(ContainSubstring(logged))
+	},
+		Entry("by UEFI", machine.UEFI, "secureboot: Secure boot disabled", SpecTimeout(30*time.Minute)),
+		Entry("by UEFI with secure boot", machine.SecureBoot, "secureboot: Secure boot enabled", SpecTimeout(30*time.Minute)),
+	)
+
 	It("joins with kubeadm by the unit of the image", func(ctx SpecContext) {
 		Expect(kubeadm.Init(ctx, lab.Workload, "abcdef.0123456789abcdef")).To(Succeed()) // no machine gets this token
 		b := startBoot(ctx, tenant.New(ctx, lab, 1), func(spec *bootstrapv1.BootSpec) { spec.Join.Type = bootstrapv1.JoinTypeKubeadm })

@@ -35,9 +35,22 @@ type Options struct {
 	Image string
 	// Console gets the console output besides the file console.log. Optional.
 	Console io.Writer
+	// Firmware boots the disk. Default: BIOS.
+	Firmware Firmware
 	// NTPServer is the address of an NTP server in the configuration of the machine's network. Optional.
 	NTPServer string
 }
+
+// Firmware is the firmware of a machine.
+type Firmware string
+
+// Firmware of a machine, with the names that BareMetalHosts have for their boot mode.
+const (
+	BIOS Firmware = "legacy"
+	UEFI Firmware = "UEFI"
+	// SecureBoot has the keys of Microsoft, as servers have.
+	SecureBoot Firmware = "UEFISecureBoot"
+)
 
 // Machine is a machine with the functions of its BMC. It is safe for concurrent use.
 type Machine struct {
@@ -78,7 +91,8 @@ func (m *Machine) Deploy(ctx context.Context, userData []byte) error {
 	}
 	// As Ironic does: after the image is written, the backup of the partition table is at the end of the disk's image.
 	start := (diskSize - 1 - configDriveSize) * sectorsPerMiB
-	partition := fmt.Sprintf("start=%d, size=%d, name=config-2", start, configDriveSize*sectorsPerMiB)
+	// The lowest number that is free.
+	partition := fmt.Sprintf("4: start=%d, size=%d, name=config-2", start, configDriveSize*sectorsPerMiB)
 	for _, step := range []struct {
 		input string
 		argv  []string
@@ -109,12 +123,16 @@ func (m *Machine) PowerOn(ctx context.Context) error {
 	// As for the firmware of most servers, the time zone is UTC.
 	clock := time.Now().UTC().Add(m.clock).Format("2006-01-02T15:04:05")
 	socket := filepath.Join(os.TempDir(), fmt.Sprintf("machine-%d-%s.sock", os.Getpid(), m.name))
-	argv := []string{
-		"-name", m.name, "-rtc", "base=" + clock, "-machine", "pc,accel=tcg", "-smp", "2", "-m", strconv.Itoa(memory), "-display", "none", "-nodefaults",
-		"-drive", "if=virtio,format=raw,cache=unsafe,file=" + m.disk(),
-		"-netdev", "user,id=network", "-device", "virtio-net-pci,netdev=network,romfile=", "-device", "virtio-rng-pci",
-		"-serial", "stdio", "-qmp", "unix:" + socket + ",server=on,wait=off",
+	argv, err := m.firmware(ctx)
+	if err != nil {
+		return err
 	}
+	argv = append(argv,
+		"-name", m.name, "-rtc", "base="+clock, "-smp", "2", "-m", strconv.Itoa(memory), "-display", "none", "-nodefaults",
+		"-drive", "if=none,id=disk,format=raw,cache=unsafe,file="+m.disk(), "-device", "virtio-blk-pci,drive=disk,bootindex=1",
+		"-netdev", "user,id=network", "-device", "virtio-net-pci,netdev=network,romfile=", "-device", "virtio-rng-pci",
+		"-serial", "stdio", "-qmp", "unix:"+socket+",server=on,wait=off",
+	)
 	if m.options.NTPServer != "" {
 		argv = append(argv, "-smbios", "type=11,value="+strings.ReplaceAll(networkWithNTP(m.options.NTPServer), ",", ",,"))
 	}
@@ -125,6 +143,25 @@ func (m *Machine) PowerOn(ctx context.Context) error {
 	}
 	m.now = p
 	return nil
+}
+
+// firmware returns the options of QEMU for the machine's firmware, whose variables stay in the machine.
+func (m *Machine) firmware(ctx context.Context) ([]string, error) {
+	code, variables, options := "OVMF_CODE_4M.fd", "OVMF_VARS_4M.fd", []string{"-machine", "q35,accel=tcg"}
+	switch m.options.Firmware {
+	case UEFI:
+	case SecureBoot:
+		code, variables = "OVMF_CODE_4M.secboot.fd", "OVMF_VARS_4M.ms.fd"
+		options = []string{"-machine", "q35,accel=tcg,smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on"}
+	default:
+		return []string{"-machine", "pc,accel=tcg"}, nil
+	}
+	const directory = "/usr/share/OVMF/"
+	if output, err := exec.CommandContext(ctx, "cp", "--no-clobber", directory+variables, m.path("variables.fd")).CombinedOutput(); err != nil {
+		return nil, m.errorf("%w: %s What to do: apt-get install ovmf", err, output)
+	}
+	return append(options, "-drive", "if=pflash,unit=0,format=raw,readonly=on,file="+directory+code,
+		"-drive", "if=pflash,unit=1,format=raw,file="+m.path("variables.fd")), nil
 }
 
 // networkWithNTP returns the SMBIOS string from which systemd creates the configuration of a network with an NTP
