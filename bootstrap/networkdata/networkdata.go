@@ -4,6 +4,7 @@
 package networkdata
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,6 +77,9 @@ var line = regexp.MustCompile(`\bline \d+`)
 func Parse(document []byte) (*Data, error) {
 	if len(document) > MaxSize {
 		return nil, fmt.Errorf("the network data has %d bytes: the maximum is %d", len(document), MaxSize)
+	}
+	if bytes.IndexByte(document, '&') >= 0 { // an alias of a long text, thousands of times, would take gigabytes
+		return nil, errors.New("the network data has the character &: write what a YAML anchor stands for")
 	}
 	text, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {

@@ -140,6 +140,8 @@ var _ = Describe("network data", func() {
 		Entry("a Secret with a text", "hunter2", "the network data is not an object with the fields links, networks and services"),
 		Entry("a Secret with a kubeconfig", "users: []\ntoken: hunter2", "the network data has a field other than links, networks and services: remove it"),
 		Entry("a Secret with two equal keys", "hunter2: a\nhunter2: b", "the network data is not valid YAML, or has a key twice: see line 2"),
+		Entry("an alias, many of which would take all memory", "links: [&a "+strings.Repeat("x", 128<<10)+strings.Repeat(", *a", 30<<10)+"]",
+			"the network data has the character &: write what a YAML anchor stands for"),
 		Entry("a Secret with an alias", "a: 1\nb: *hunter2", "the network data is not valid YAML, or has a key twice"),
 		Entry("no YAML", "a: 1\n\t: hunter2", "the network data is not valid YAML, or has a key twice: see line 2"),
 	)
