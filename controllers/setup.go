@@ -147,7 +147,7 @@ func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadat
 	}
 	if opts.ApproveCertificates {
 		all = append(all, registered{&certificate.Reconciler{
-			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
+			Client: cached, APIReader: live, HostSecrets: hostSecrets, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
 		}, opts.Concurrency.Certificate})
 	}
 	return all

@@ -134,21 +134,26 @@ func NetworkFiles(ctx context.Context, c, secrets client.Reader, bmh *bmov1alpha
 	return data.Networkd(), nil
 }
 
-// AllAddresses returns what Addresses returns, and the static addresses in the network data of the host. Network data
-// that can't be used has none.
+// AllAddresses returns what Addresses returns, and the static addresses in the network data of the host.
 func AllAddresses(ctx context.Context, c, secrets client.Reader, bmh *bmov1alpha1.BareMetalHost) ([]netip.Addr, error) {
 	addresses, err := Addresses(ctx, c, bmh)
 	if err != nil {
 		return nil, err
 	}
+	static, err := StaticAddresses(ctx, secrets, bmh)
+	return append(addresses, static...), err
+}
+
+// StaticAddresses returns the static addresses in the network data of a host. Network data that can't be used has none.
+func StaticAddresses(ctx context.Context, secrets client.Reader, bmh *bmov1alpha1.BareMetalHost) ([]netip.Addr, error) {
 	data, _, err := networkData(ctx, secrets, bmh)
-	if _, isInvalid := errors.AsType[*NetworkDataError](err); isInvalid {
-		return addresses, nil
+	if _, isInvalid := errors.AsType[*NetworkDataError](err); isInvalid || err == nil && data == nil {
+		return nil, nil
 	}
-	if err == nil && data != nil {
-		addresses = append(addresses, data.Addresses()...)
+	if err != nil {
+		return nil, err
 	}
-	return addresses, err
+	return data.Addresses(), nil
 }
 
 // CheckNetworkRenderer returns a *NetworkDataError if a Machine will have network data, from its Metal3Machine or the

@@ -19,6 +19,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/secretmetadata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -144,11 +145,43 @@ func (r *Reconciler) markUsedByHosts(ctx context.Context, a *addresses, namespac
 		if err != nil {
 			return err
 		}
-		for _, address := range others {
+		static, err := r.staticAddresses(ctx, &hosts.Items[i])
+		if err != nil {
+			return err
+		}
+		for _, address := range slices.Concat(others, static) {
 			a.markUsed(address, "BareMetalHost "+hosts.Items[i].Name)
 		}
 	}
 	return nil
+}
+
+// knownStatic has the static addresses in a version of a Secret.
+type knownStatic struct {
+	version   string
+	addresses []netip.Addr
+}
+
+// staticAddresses returns the static addresses in the network data of another host. Each version of its Secret is read
+// once: a pool can have thousands of hosts, and each of their requests is checked against all others.
+func (r *Reconciler) staticAddresses(ctx context.Context, bmh *bmov1alpha1.BareMetalHost) ([]netip.Addr, error) {
+	name, _ := host.NetworkDataSecret(bmh)
+	if name == "" {
+		return nil, nil
+	}
+	key, secret := client.ObjectKey{Namespace: bmh.Namespace, Name: name}, secretmetadata.New()
+	if err := r.HostSecrets.Get(ctx, key, secret); err != nil { // Metal3 has not read it for the host
+		return nil, client.IgnoreNotFound(err)
+	}
+	version := string(secret.UID) + " " + secret.ResourceVersion
+	if known, ok := r.static.Get(key); ok && known.(knownStatic).version == version {
+		return known.(knownStatic).addresses, nil
+	}
+	addresses, err := host.StaticAddresses(ctx, r.APIReader, bmh)
+	if err == nil {
+		r.static.Add(key, knownStatic{version: version, addresses: addresses})
+	}
+	return addresses, err
 }
 
 // markUsedByConfigs marks addresses from which other hosts of the cluster enrolled, or that administrators set for

@@ -69,6 +69,8 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader reads a PoolbootConfig from the API server when the one in the cache is stale.
 	APIReader client.Reader
+	// HostSecrets is a cache of the metadata of the Secrets that Metal3 has read for hosts.
+	HostSecrets client.Reader
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events. SetupWithManager sets it.
@@ -85,6 +87,8 @@ type Reconciler struct {
 	reported *lru.Cache
 	// awaited caches since when requests wait for the record of their host, types.UID → time.Time.
 	awaited *lru.Cache
+	// static caches the static addresses in Secrets with network data, client.ObjectKey → knownStatic.
+	static *lru.Cache
 }
 
 // maxServingRequests is how many serving certificate requests of one Node are checked, starting with the latest. A

@@ -3,6 +3,7 @@ package certificate
 import (
 	"context"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -11,6 +12,8 @@ import (
 	. "github.com/onsi/gomega"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -133,6 +136,19 @@ var _ = Describe("A request of a kubelet for its serving certificate", func() {
 			bmh.Annotations, other.Name = map[string]string{poolv1.HostAddressesAnnotation: hostIP.String()}, "other"
 			return newServing(unchanged, bmh, other)
 		}),
+		Entry("an address in the network data of the host", true, "", func() *servingFixture {
+			return newServing(unchanged, withNetworkData(newHost("192.0.2.99"), hostIP.String())...)
+		}),
+		Entry("an address in the network data of two hosts", false, "BareMetalHost other also has the address", func() *servingFixture {
+			other := newHost("192.0.2.98")
+			other.Name = "other"
+			return newServing(unchanged, append(withNetworkData(newHost("192.0.2.99"), hostIP.String()), withNetworkData(other, hostIP.String())...)...)
+		}),
+		Entry("an address that the inspection found, and that is in the network data of another host", false, "BareMetalHost other also has the address", func() *servingFixture {
+			other := newHost("192.0.2.98")
+			other.Name = "other"
+			return newServing(unchanged, append(withNetworkData(other, hostIP.String()), newHost(hostIP.String()))...)
+		}),
 		Entry("an address of a control plane Node", false, "Node cp-1 also has the address", func() *servingFixture {
 			s := newServing(unchanged, newHost(hostIP.String()))
 			Expect(s.workload.Create(context.Background(), otherNode("cp-1", hostIP.String(), map[string]string{"node-role.kubernetes.io/control-plane": ""}))).To(Succeed())
@@ -205,3 +221,38 @@ func withKnownAddress(address string) func(*facts) {
 }
 
 func unchanged(*bootstrapv1.PoolbootConfig) {}
+
+var _ = Describe("The network data of other hosts", func() {
+	It("is read once for all requests, and again after it changed", func(ctx SpecContext) {
+		objects := []client.Object{newHost(hostIP.String())}
+		for i := range 20 {
+			other := newHost("192.0.2.98")
+			other.Name = fmt.Sprintf("other-%d", i)
+			objects = append(objects, withNetworkData(other, fmt.Sprintf("203.0.113.%d", i+1))...)
+		}
+		s, reads := newServing(unchanged, objects...), 0
+		s.reconciler.APIReader = interceptor.NewClient(s.management, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if _, isSecret := o.(*corev1.Secret); isSecret {
+					reads++
+				}
+				return c.Get(ctx, key, o, opts...)
+			},
+		})
+		check := func() map[netip.Addr]string {
+			GinkgoHelper()
+			a := addresses{known: []netip.Addr{netip.MustParseAddr("203.0.113.99")}, usedBy: map[netip.Addr]string{}}
+			Expect(s.reconciler.markUsedByHosts(ctx, &a, namespace, name)).To(Succeed())
+			return a.usedBy
+		}
+		for range 3 {
+			Expect(check()).To(BeEmpty())
+		}
+		Expect(reads).To(Equal(20))
+		changed := withNetworkData(newHost(""), "203.0.113.99")[1]
+		changed.SetName("other-7-network")
+		Expect(s.management.Update(ctx, changed)).To(Succeed())
+		Expect(check()).To(HaveLen(1))
+		Expect(reads).To(Equal(21))
+	})
+})

@@ -30,6 +30,13 @@ func newHost(addresses ...string) *bmov1alpha1.BareMetalHost {
 	return controllertest.NewHost(configKey, bmov1alpha1.StateProvisioned, addresses...)
 }
 
+// withNetworkData returns a host with a Secret whose network data has a static address.
+func withNetworkData(bmh *bmov1alpha1.BareMetalHost, address string) []client.Object {
+	bmh.Spec.NetworkData = &corev1.SecretReference{Name: bmh.Name + "-network"}
+	return []client.Object{bmh, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: bmh.Namespace, Name: bmh.Spec.NetworkData.Name}, Data: map[string][]byte{
+		"networkData": []byte("links: [{id: a, type: phy, name: eno1}]\nnetworks: [{type: ipv4, link: a, ip_address: " + address + "/24}]")}}}
+}
+
 // servingFixture has a host that has joined and whose kubelet requests its serving certificate.
 type servingFixture struct {
 	management, workload client.WithWatch
@@ -60,8 +67,8 @@ func newWorkload(objects ...client.Object) client.WithWatch {
 
 func newReconciler(management, workload client.Client, recorder events.EventRecorder) *Reconciler {
 	return &Reconciler{
-		Client: management, APIReader: management, ClusterCache: controllertest.NewClusterCache(workload, clusterKey), Recorder: recorder,
-		reported: lru.New(maxReported), awaited: lru.New(maxReported),
+		Client: management, APIReader: management, HostSecrets: management, ClusterCache: controllertest.NewClusterCache(workload, clusterKey), Recorder: recorder,
+		reported: lru.New(maxReported), awaited: lru.New(maxReported), static: lru.New(maxReported),
 	}
 }
 
