@@ -2,6 +2,9 @@ package update
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -10,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -94,6 +98,51 @@ var _ = Describe("The network data of a running host", func() {
 		_, err = w.reconciler.revisionOf(ctx, h, in)
 		Expect(err).To(MatchError("BareMetalHost edge/rack1-u12 does not exist"))
 	})
+
+	// countReads counts the reads from the API server.
+	countReads := func() *int {
+		count := new(int)
+		w.reconciler.APIReader = interceptor.NewClient(w.management, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				*count++
+				return c.Get(ctx, key, o, opts...)
+			},
+		})
+		return count
+	}
+
+	It("is read once for each version of its Secret, whatever changes in the pool of 1,000 hosts", func(ctx SpecContext) {
+		reads := countReads()
+		for i := range 10 {
+			in.version = fmt.Sprint(i) // another rendered config
+			Expect(w.reconciler.revisionOf(ctx, h, in)).NotTo(BeEmpty())
+			Expect(document(ctx)).To(ContainSubstring(path))
+		}
+		Expect(*reads).To(Equal(1))
+		write(ctx, "192.0.2.8/24")
+		Expect(document(ctx)).To(ContainSubstring(path))
+		Expect(*reads).To(Equal(2))
+	})
+
+	DescribeTable("is read once a minute if it can't be used or Metal3 has not read it, however often its pool looks", func(ctx SpecContext, prepare func()) {
+		prepare()
+		now, reads := time.Now(), countReads()
+		w.reconciler.clock = func() time.Time { return now }
+		first, failed := w.reconciler.revisionOf(ctx, h, in)
+		for range 10 {
+			revision, err := w.reconciler.revisionOf(ctx, h, in)
+			Expect(revision).To(Equal(first))
+			Expect(errors.Is(err, failed)).To(BeTrue())
+		}
+		Expect(*reads).To(Equal(1))
+		now = now.Add(targetRetry)
+		write(ctx, "192.0.2.8/24")
+		Expect(w.reconciler.revisionOf(ctx, h, in)).NotTo(BeElementOf("", first))
+		Expect(*reads).To(Equal(2))
+	},
+		Entry("invalid", func() { write(context.Background(), "hello") }),
+		Entry("not read by Metal3", func() { w.reconciler.HostSecrets = secrets{all: controllertest.NewClientBuilder().Build()} }),
+	)
 
 	It("is not used without a program that applies it, as before the pool had the field", func(ctx SpecContext) {
 		in.renderer = ""

@@ -120,11 +120,16 @@ type knownRevision struct{ version, revision string }
 // revisionOf returns the revision of what a host should run. It builds the assignment only if something has changed
 // that it depends on: a pool can have thousands of hosts, and each of them causes many decisions.
 func (r *Updates) revisionOf(ctx context.Context, h *host, in poolContext) (string, error) {
+	if in.err != nil {
+		return "", in.err
+	}
+	network, err := r.networkOf(ctx, h, in)
+	if err != nil {
+		return "", err
+	}
 	version := h.version(in)
-	if network := r.networkVersion(ctx, h, in); network == "" {
-		version = ""
-	} else if version != "" {
-		version += network
+	if version != "" {
+		version += network.version
 	}
 	if known, ok := r.revisions.Get(h.Config.UID); ok && version != "" && known.(knownRevision).version == version {
 		return known.(knownRevision).revision, nil
@@ -164,24 +169,47 @@ func (r *Updates) hostWithNetwork(ctx context.Context, h *host, in poolContext) 
 	return found.Object, nil
 }
 
-// networkVersion identifies the network data of a host. It returns "" if the cache has not that of its Secret.
-func (r *Updates) networkVersion(ctx context.Context, h *host, in poolContext) string {
+// knownNetwork has the files for the network data of a host, or why it can't be used.
+type knownNetwork struct {
+	// source identifies the Secret and its version, and version what was read from it.
+	source, version string
+	files           []networkdata.File
+	err             error
+	// until is how long it holds if not everything that it depends on is watched.
+	until time.Time
+}
+
+// networkOf returns the files for the network data of a host. It reads each version of a Secret once, and a Secret that
+// can't be used, or whose metadata the cache has not, once in targetRetry.
+func (r *Updates) networkOf(ctx context.Context, h *host, in poolContext) (knownNetwork, error) {
 	bmh, err := r.hostWithNetwork(ctx, h, in)
-	if err != nil {
-		return ""
-	}
-	if bmh == nil {
-		return "none"
+	if err != nil || bmh == nil {
+		return knownNetwork{}, err
 	}
 	name, _ := barehost.NetworkDataSecret(bmh)
 	if name == "" {
-		return "none"
+		return knownNetwork{}, nil
 	}
 	secret := secretmetadata.New()
-	if r.HostSecrets.Get(ctx, client.ObjectKey{Namespace: bmh.Namespace, Name: name}, secret) != nil {
-		return ""
+	unwatched := r.HostSecrets.Get(ctx, client.ObjectKey{Namespace: bmh.Namespace, Name: name}, secret)
+	source := fmt.Sprintf("%s %s %q %s %s", in.renderer, bmh.UID, name, secret.UID, secret.ResourceVersion)
+	if value, ok := r.networks.Get(h.Config.UID); ok {
+		if known := value.(knownNetwork); known.source == source && (known.until.IsZero() || r.now().Before(known.until)) {
+			return known, known.err
+		}
 	}
-	return fmt.Sprintf("%s %s %s", bmh.UID, secret.UID, secret.ResourceVersion)
+	known := knownNetwork{source: source}
+	known.files, known.err = barehost.NetworkFiles(ctx, r.Client, r.APIReader, bmh, in.pool.Name, in.renderer)
+	_, isInvalid := errors.AsType[*barehost.NetworkDataError](known.err)
+	if known.err != nil && !isInvalid {
+		return known, known.err
+	}
+	known.version = fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, known.files)))
+	if isInvalid || unwatched != nil {
+		known.until = r.now().Add(targetRetry)
+	}
+	r.networks.Add(h.Config.UID, known)
+	return known, known.err
 }
 
 // +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigs,verbs=get;list;watch
@@ -209,16 +237,12 @@ func (r *Updates) newDocument(ctx context.Context, h *host, in poolContext) ([]b
 	if err != nil {
 		return nil, err
 	}
-	var network []networkdata.File
-	bmh, err := r.hostWithNetwork(ctx, h, in)
-	if err == nil && bmh != nil {
-		network, err = barehost.NetworkFiles(ctx, r.Client, r.APIReader, bmh, in.pool.Name, in.renderer)
-	}
+	network, err := r.networkOf(ctx, h, in)
 	if err != nil {
 		return nil, err
 	}
 	return join.Document(join.Input{
-		Config: h.Config, Pool: in.pool, Pools: in.pools, Rendered: rendered, Registration: registered, Cluster: in.facts, Offer: in.offer, Network: network,
+		Config: h.Config, Pool: in.pool, Pools: in.pools, Rendered: rendered, Registration: registered, Cluster: in.facts, Offer: in.offer, Network: network.files,
 	})
 }
 
