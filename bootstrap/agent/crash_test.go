@@ -99,6 +99,8 @@ var _ = Describe("Invariant 9: a host that is interrupted at any step", func() {
 		},
 			Entry("after a restart", "/etc/restart/f", false, func(w *world) { w.isBroken = func() bool { return w.read("etc/restart/f") == "b" } }),
 			Entry("after a reboot", "/etc/f", true, func(w *world) { w.isBroken = func() bool { return w.read("etc/f") == "b" } }),
+			Entry("after the network was changed, so that the config server can't be reached", "/etc/systemd/network/f.network", true,
+				func(w *world) { w.isCutOff = func() bool { return w.read("etc/systemd/network/f.network") == "b" } }),
 			Entry("because a restart fails", "/etc/restart/f", false, func(w *world) { w.fails["restart kubelet.service"] = errors.New("exit status 1") }),
 			Entry("because the operating system can't change", "/etc/f", true, func(w *world) {
 				w.fails["arguments two three"] = errors.New("exit status 1")

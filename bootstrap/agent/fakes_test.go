@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -217,6 +218,9 @@ type fakeSource struct{ w *world }
 func (f fakeSource) Assignment(context.Context) ([]byte, error) {
 	if err := f.w.fails["download"]; err != nil {
 		return nil, err
+	}
+	if f.w.isCutOff() {
+		return nil, errors.New("no route to host")
 	}
 	return f.w.documents[f.w.offered], nil
 }

@@ -42,7 +42,7 @@ var _ = Describe("An update that fails", func() {
 		Expect(w.calls).To(BeEmpty())
 		Expect(w.state()).To(Equal("Degraded " + second))
 		By("changing to a revision that works")
-		w.isBroken, w.fails = func() bool { return false }, map[string]error{}
+		w.isBroken, w.isCutOff, w.fails = func() bool { return false }, func() bool { return false }, map[string]error{}
 		third := w.offer(w.assign("rendered-c", withFiles(file, "c")))
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(Equal("Done " + third))
@@ -56,6 +56,10 @@ var _ = Describe("An update that fails", func() {
 			func(w *world) {
 				w.isBroken = func() bool { return w.read("etc/systemd/network/70-network-data-nic1.network") == "b" }
 			}, "the kubelet has not reported"),
+		Entry("because the host can't reach the config server with new network data, from which the next would come",
+			"/etc/systemd/network/70-network-data-nic1.network", []string{"reboot", "reboot"}, func(w *world) {
+				w.isCutOff = func() bool { return w.read("etc/systemd/network/70-network-data-nic1.network") == "b" }
+			}, "the config server can't be reached since the network was changed: no route to host"),
 		Entry("because the Node is not Ready after a restart", "/etc/restart/f", []string{"restart kubelet.service", "daemon-reload", "restart kubelet.service"},
 			func(w *world) { w.isBroken = func() bool { return w.read("etc/restart/f") == "b" } }, "the kubelet has not reported"),
 		Entry("because a reload fails", "/etc/reload/f", []string{"daemon-reload"},

@@ -23,6 +23,8 @@ type readiness struct {
 	// isReady is set while the Node is Ready, since an uptime.
 	isReady bool
 	since   time.Duration
+	// isConnected is set when the config server has answered after the change.
+	isConnected bool
 }
 
 // verify waits until the host runs what the update configured, and its Node is Ready for long enough. If it is not in
@@ -58,6 +60,9 @@ func (a *Agent) verify(ctx context.Context, node Node) (time.Duration, error) {
 		a.lookAtUnits(ctx)
 	}
 	why := a.whyNotReady(ctx, node, u, uptime-a.journal.ChangedAt)
+	if why == "" {
+		why = a.whyCutOff(ctx, u)
+	}
 	if !a.ready.hasBooted {
 		switch whyNot, err := a.whyNotBooted(ctx, u); {
 		case err != nil: // it is asked again
@@ -166,6 +171,28 @@ func (a *Agent) whyNotReported(ctx context.Context, node Node, u *hostUpdate, pa
 	case !node.Ready:
 		return "the Node is not Ready: " + node.ReadyMessage
 	}
+	return ""
+}
+
+// changesNetwork reports whether an update changes a file of a program that configures the network.
+func (u *hostUpdate) changesNetwork() bool {
+	return slices.ContainsFunc(u.plan.Operations, func(o update.Operation) bool {
+		return o.Kind == update.ChangePath && (strings.HasPrefix(o.Name, "/etc/systemd/network/") || strings.HasPrefix(o.Name, "/etc/NetworkManager/"))
+	})
+}
+
+// whyCutOff returns why the config server can't be reached after a change of the network, "" if it can. A host without
+// it would never get another network, also if its kubelet reaches the API server.
+func (a *Agent) whyCutOff(ctx context.Context, u *hostUpdate) string {
+	if a.ready.isConnected || !u.changesNetwork() {
+		return ""
+	}
+	limited, cancel := context.WithTimeout(ctx, acceptTimeout)
+	defer cancel()
+	if _, err := a.Source.Assignment(limited); err != nil && !errors.Is(err, ErrNotAccepted) && !errors.Is(err, ErrRefused) {
+		return "the config server can't be reached since the network was changed: " + err.Error()
+	}
+	a.ready.isConnected = true
 	return ""
 }
 

@@ -69,6 +69,8 @@ type world struct {
 	obstructs func(update.Operation) error
 	// isBroken reports whether the kubelet can't become Ready with what is on the host.
 	isBroken func() bool
+	// isCutOff reports whether the host can't reach the config server.
+	isCutOff func() bool
 	// found returns what the check of the host finds.
 	found func() []string
 	// units returns the states of units that do not simply run.
@@ -117,7 +119,7 @@ func newWorld() *world {
 	DeferCleanup(os.RemoveAll, directory)
 	w := &world{
 		directory: directory, enablement: map[string]update.Enablement{}, accounts: map[string]string{}, boots: 1, uptime: time.Hour,
-		wallclock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), isBroken: func() bool { return false }, found: func() []string { return nil }, units: func() map[string]unitstate.State { return nil }, drains: true, can: update.AllCapabilities,
+		wallclock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), isBroken: func() bool { return false }, isCutOff: func() bool { return false }, found: func() []string { return nil }, units: func() map[string]unitstate.State { return nil }, drains: true, can: update.AllCapabilities,
 		documents: map[string][]byte{}, rendered: map[string][]byte{}, contents: map[string][]byte{}, programs: map[string][]byte{}, fails: map[string]error{},
 		node: Node{Known: true, Annotations: map[string]string{}, Ready: true},
 	}
