@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,6 +78,9 @@ func networkData(ctx context.Context, secrets client.Reader, bmh *bmov1alpha1.Ba
 	where := fmt.Sprintf("%s of BareMetalHost %s", field, klog.KObj(bmh))
 	if ref := bmh.Spec.NetworkData; ref != nil && ref.Namespace != "" && ref.Namespace != bmh.Namespace {
 		return nil, where, networkDataInvalid("%s names a Secret in another namespace: use one in the namespace of the host", where)
+	}
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return nil, where, networkDataInvalid("%s is not the name of a Secret: correct it, or remove the field", where)
 	}
 	where += " is Secret " + name
 	secret := &corev1.Secret{}
@@ -238,7 +242,7 @@ func DataTrouble(ctx context.Context, c, live client.Reader, h *Host) (string, e
 	if err != nil || claim == nil {
 		return "", err
 	}
-	waits := fmt.Sprintf("Metal3Machine %s waits for the data of Metal3DataTemplate %s", h.Metal3Machine, template)
+	waits := fmt.Sprintf("Metal3Machine %s waits for the data of Metal3DataTemplate %s", h.Metal3Machine, excerpt.Line(template, validation.DNS1123SubdomainMaxLength))
 	name, _, _ := unstructured.NestedString(claim.Object, "status", "renderedData", "name")
 	if name == "" {
 		return waits + ", which has not been rendered: check that the template exists", nil

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -97,6 +99,9 @@ var _ = Describe("The network data of a host", func() {
 			"spec.networkData of BareMetalHost metal/rack1-u12 is Secret network: links[0].ethernet_mac_address: the host has no interface with the MAC address "+
 				"02:00:00:00:00:02: correct it, or inspect the host again",
 			func() { secret(namespace, "network", "networkData", strings.ReplaceAll(staticAddress, ":01'", ":02'")) }),
+		Entry("it names what can't be a Secret, such as a long text that controls a terminal", poolv1.NetworkRendererSystemdNetworkd, bootstrapv1.NetworkDataInvalidReason,
+			"spec.networkData of BareMetalHost metal/rack1-u12 is not the name of a Secret: correct it, or remove the field",
+			func() { bmh.Spec.NetworkData.Name = "a\n\x1b[31m" + strings.Repeat("b", 100_000) }),
 		Entry("it is in another namespace, which is not read", poolv1.NetworkRendererSystemdNetworkd, bootstrapv1.NetworkDataInvalidReason,
 			"spec.networkData of BareMetalHost metal/rack1-u12 names a Secret in another namespace: use one in the namespace of the host",
 			func() {
@@ -112,6 +117,14 @@ var _ = Describe("The network data of a host", func() {
 		secret(namespace, "network", "networkData", staticAddress)
 		c = reader()
 		Expect(host.AllAddresses(ctx, c, c, bmh)).To(ConsistOf(inspected, netip.MustParseAddr("192.0.2.10")))
+		bmh.Spec.NetworkData.Name = "../network"
+		refusing := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if strings.Contains(key.Name, "/") { // as client-go does
+				return errors.New("invalid resource name")
+			}
+			return c.Get(ctx, key, o, opts...)
+		}})
+		Expect(host.AllAddresses(ctx, refusing, refusing, bmh)).To(ConsistOf(inspected))
 	})
 
 	Describe("of a Machine", func() {
