@@ -71,7 +71,8 @@ type reportableAddresses struct {
 // addresses as reported and returns them.
 func (r *Phases) setAddresses(ctx context.Context, s *state) (report reportableAddresses, err error) {
 	config := s.Config
-	if report.addresses = unreported(config); len(report.addresses) == 0 && !record.BindsTokenToAddresses(config) && config.Status.HostAddresses == nil {
+	isBound := hasToken(config) && (record.BindsTokenToAddresses(config) || config.Status.HostAddresses != nil)
+	if report.addresses = unreported(config); len(report.addresses) == 0 && !isBound {
 		return report, nil // the usual case
 	}
 	if report.host, report.known, err = r.knownAddresses(ctx, s); err != nil {

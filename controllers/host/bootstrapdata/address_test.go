@@ -1,6 +1,7 @@
 package bootstrapdata
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -8,12 +9,16 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
@@ -179,6 +184,29 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		w.start()
 		w.reconcile(ctx)
 		Expect(w.events.Events).NotTo(Receive())
+	})
+
+	It("causes no more reads of its host's network data once it is revoked", func(ctx SpecContext) {
+		w, reads := newBound(0), 0
+		w.host.Spec.NetworkData = &corev1.SecretReference{Name: "network"}
+		w.start()
+		w.reconciler.APIReader = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if _, isSecret := o.(*corev1.Secret); isSecret && key.Name == "network" {
+					reads++
+				}
+				return c.Get(ctx, key, o, opts...)
+			},
+		})
+		w.reconcile(ctx)
+		Expect(reads).To(Equal(1))
+		record.RevokeToken(w.config)
+		Expect(w.Update(ctx, w.config)).To(Succeed())
+		for range 10 {
+			w.reconcile(ctx)
+		}
+		Expect(reads).To(Equal(1))
+		Expect(w.config.Status.HostAddresses).To(Equal([]string{own, third}))
 	})
 
 	It("watches what the inspection finds later", func(ctx SpecContext) {
