@@ -153,13 +153,13 @@ func (r *Phases) ensureDataSecret(ctx context.Context, s *state, obstacle *metav
 	return r.adopt(ctx, s, secret)
 }
 
-// retryInterval returns how soon to retry if no watch reports that the cause is resolved, because the cause is in the
-// workload cluster or in the connection to it.
+// retryInterval returns how soon to retry if no watch reports that the cause is resolved.
 func retryInterval(reason string) time.Duration {
 	switch reason {
-	case bootstrapv1.WorkloadClusterUnreachableReason, bootstrapv1.KubeconfigInvalidReason, bootstrapv1.CertificatesAutoApprovedReason,
-		bootstrapv1.NetworkRendererNotSetReason:
+	case bootstrapv1.WorkloadClusterUnreachableReason, bootstrapv1.KubeconfigInvalidReason, bootstrapv1.CertificatesAutoApprovedReason:
 		return unreachableRetry
+	case bootstrapv1.NetworkRendererNotSetReason: // pools are watched, and data templates are not
+		return time.Minute
 	}
 	return 0
 }

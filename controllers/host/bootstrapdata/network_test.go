@@ -1,6 +1,8 @@
 package bootstrapdata
 
 import (
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +40,7 @@ var _ = It("A Machine whose data template has network data gets no data Secret, 
 		HaveField("Reason", bootstrapv1.NetworkRendererNotSetReason), HaveField("Message", message)))
 	Expect(s.newEvents()).To(ContainElement("Warning NetworkRendererNotSet " + message))
 	Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed())
+	Expect(s.reconcile(ctx)()).To(HaveField("RequeueAfter", time.Minute), "1,000 such Machines read their data templates from the API server")
 
 	worker.Spec.Hosts.NetworkRenderer = poolv1.NetworkRendererSystemdNetworkd
 	Expect(s.Update(ctx, worker)).To(Succeed())
