@@ -310,6 +310,8 @@ IMAGE_PARTS := $(filter-out $(addprefix $(BIN)/,kube-apiserver kube-controller-m
 .PHONY: image
 image: image-requirements $(IMAGE_PARTS) ## Build a Debian image with Ignition, containerd and the kubelet into OUT/images (needs root; minutes). KERNEL, PACKAGES and ROOT_SIZE: see docs/images.md.
 	@$(PROGRESS) "install the programs that build and boot images" "install the packages yourself" hack/native-packages.sh mmdebstrap qemu-utils qemu-system-x86 fdisk genisoimage mtools ovmf
+	@$(PROGRESS) "build the program of the image" "see the compiler's message above" \
+		go build -trimpath -buildvcs=false -ldflags "-s -w" -o $(BIN)/network-data ./cmd/network-data
 	@$(PROGRESS) "build the Debian image (each step once; minutes)" "$(IMAGE_REMEDY)" hack/image/image.sh build $(BIN)/machine '$(IMAGE)'
 	@echo "==> $(IMAGE), SHA-256 $$(cut -d ' ' -f 1 '$(IMAGE).sha256sum')"
 

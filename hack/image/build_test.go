@@ -41,7 +41,7 @@ echo "dracut $7" >>"$CALLS"
 	w.program("qemu-img", `for file; do :; done
 mktemp -u >"$file"
 `+w.blocks("qemu-img"))
-	for _, file := range []string{"kubelet", "kubeadm", "pause.tar", "containerd/containerd", "cni/bridge", "ignition"} {
+	for _, file := range []string{"kubelet", "kubeadm", "pause.tar", "containerd/containerd", "cni/bridge", "ignition", "network-data"} {
 		w.write("programs/"+file, file)
 	}
 	for _, file := range []string{"module-setup.sh", "ignition-generator", "x.sh"} {

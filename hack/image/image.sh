@@ -107,7 +107,7 @@ fi
 modules=$root/usr/lib/dracut/modules.d initramfs=$initramfs_step
 go -C "$here/../tools/$ignition" mod download github.com/coreos/ignition/v2
 ignition_module=$(go -C "$here/../tools/$ignition" list -m -f '{{.Dir}}' github.com/coreos/ignition/v2)
-if ! is_built "$initramfs" "$(cat "$dir/$root_step.recipe")" "$here/dracut" "$ignition_module/dracut" "$programs/$ignition" "$(sed -n '/^modules=/,/\tbuilt .*initramfs/p' "$here/image.sh")"; then
+if ! is_built "$initramfs" "$(cat "$dir/$root_step.recipe")" "$here/dracut" "$ignition_module/dracut" "$programs/$ignition" "$programs/network-data" "$(sed -n '/^modules=/,/\tbuilt .*initramfs/p' "$here/image.sh")"; then
 	step "$initramfs"
 	version=$(ls "$root/lib/modules")
 	rm -rf "$modules/30ignition" "$modules"/31poolboot-*
@@ -117,6 +117,7 @@ if ! is_built "$initramfs" "$(cat "$dir/$root_step.recipe")" "$here/dracut" "$ig
 	chmod -R u=rwX,go=rX "$modules/30ignition" "$modules"/31poolboot-*
 	chmod +x "$modules/30ignition"/*.sh "$modules/30ignition/ignition-generator" "$modules"/31poolboot-*/*.sh
 	install -m 755 "$programs/$ignition" "$modules/30ignition/ignition"
+	install -m 755 "$programs/network-data" "$modules/31poolboot-network/"
 	add="poolboot-network poolboot-grub poolboot-report poolboot-repeat"
 	grep -q partx "$modules/30ignition/module-setup.sh" || add+=" poolboot-partitions"
 	unshare --mount --pid --fork --kill-child bash -c '
@@ -130,7 +131,7 @@ fi
 
 step=$image_step
 # Another build can have replaced the image and its checksum.
-if ! is_built "$step" "$(cat "$dir/$initramfs.recipe")" "$here/files" "$here/grub" "$here/updates.sh" "$here/dracut/31poolboot-grub" "$programs"/{kubelet,kubeadm,pause.tar,containerd,cni} "$root_size" "path $image" \
+if ! is_built "$step" "$(cat "$dir/$initramfs.recipe")" "$here/files" "$here/grub" "$here/updates.sh" "$here"/dracut/31poolboot-{grub,network} "$programs"/{kubelet,kubeadm,pause.tar,containerd,cni,network-data} "$root_size" "path $image" \
 	"$(sed -n '/^step=/,$p' "$here/image.sh")" || ! cmp -s "$image.sha256sum" "$dir/$step.sha256sum" ||
 	! (cd "$(dirname "$image")" && sha256sum --quiet --check "$(basename "$image").sha256sum" >/dev/null 2>&1); then
 	step "$step"
@@ -145,7 +146,9 @@ if ! is_built "$step" "$(cat "$dir/$initramfs.recipe")" "$here/files" "$here/gru
 	ln -s /run/systemd/resolve/resolv.conf "$tree/etc/resolv.conf"
 	# It asks on the console.
 	ln -s /dev/null "$tree/etc/systemd/system/systemd-firstboot.service"
-	mkdir -p "$tree/usr/share/containerd"
+	mkdir -p "$tree/usr/share/containerd" "$tree/usr/libexec/poolboot"
+	install -m 755 "$programs/network-data" "$tree/usr/libexec/poolboot/"
+	install -m 644 "$here/dracut/31poolboot-network/network-data.service" "$tree/usr/lib/systemd/system/"
 	install -m 755 "$programs"/{kubelet,kubeadm} "$programs"/containerd/* "$tree/usr/bin/"
 	install -m 755 "$programs"/cni/* "$tree/opt/cni/bin/"
 	install -m 644 "$programs/pause.tar" "$tree/usr/share/containerd/pause.tar"

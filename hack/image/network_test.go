@@ -26,7 +26,7 @@ func TestNetworkHasTheNameServersOfDHCP(t *testing.T) {
 			if got := i.read("resolv.conf"); got != c.expected {
 				t.Errorf("got %q, want %q", got, c.expected)
 			}
-			if got := i.read("calls"); got != "systemctl start systemd-networkd.service\nwait-online --any --timeout=0\nsystemctl start --no-block systemd-timesyncd.service\n" {
+			if got := i.read("calls"); got != "systemctl start systemd-networkd.service\nwait-online --any --operational-state=routable --timeout=0\nsystemctl start --no-block systemd-timesyncd.service\n" {
 				t.Errorf("calls: %s", got)
 			}
 		})

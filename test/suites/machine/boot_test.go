@@ -107,6 +107,31 @@ var _ = Describe("A machine", func() {
 		Entry("by UEFI with secure boot", machine.SecureBoot, "secureboot: Secure boot enabled", SpecTimeout(30*time.Minute)),
 	)
 
+	DescribeTable("boots into its pool without DHCP, from the network data on its config drive", func(ctx SpecContext, source bootstrapv1.ConfigSourceType, network *machine.Network, networkData string) {
+		t := tenant.New(ctx, lab, 1)
+		options := rack.Options()
+		options.Network, options.NetworkData = network, networkData
+		_, err := rack.Add(t.HostName(0), options)
+		Expect(err).NotTo(HaveOccurred())
+		node := startBoot(ctx, t, func(spec *bootstrapv1.BootSpec) { spec.ConfigSource.Type = source }).waitForMember(ctx)
+		Expect(node.Status.Addresses).To(ContainElement(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "198.19.254.10"}))
+	},
+		Entry("with a static address, and the configuration on it too", bootstrapv1.ConfigSourceTypeInline, &machine.Network{MACs: []string{"52:54:00:00:00:01"}}, `{
+			"links": [{"id": "nic1", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}],
+			"networks": [{"id": "v4", "type": "ipv4", "link": "nic1", "ip_address": "198.19.254.10", "netmask": "255.255.255.0",
+				"routes": [{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "`+machine.Gateway+`"}]}],
+			"services": []}`, SpecTimeout(30*time.Minute)),
+		Entry("with a static address of a VLAN on a bond", bootstrapv1.ConfigSourceTypeServer, &machine.Network{MACs: []string{"52:54:00:00:00:01", "52:54:00:00:00:02"}, VLAN: 10}, `{
+			"links": [
+				{"id": "nic1", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"},
+				{"id": "nic2", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:02"},
+				{"id": "bond0", "type": "bond", "bond_mode": "active-backup", "bond_miimon": 100, "bond_links": ["nic1", "nic2"]},
+				{"id": "vlan10", "type": "vlan", "vlan_id": 10, "vlan_link": "bond0"}],
+			"networks": [{"id": "v4", "type": "ipv4", "link": "vlan10", "ip_address": "198.19.254.10/24",
+				"routes": [{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "`+machine.Gateway+`"}]}],
+			"services": []}`, SpecTimeout(30*time.Minute)),
+	)
+
 	It("joins with kubeadm by the unit of the image", func(ctx SpecContext) {
 		Expect(kubeadm.Init(ctx, lab.Workload, "abcdef.0123456789abcdef")).To(Succeed()) // no machine gets this token
 		b := startBoot(ctx, tenant.New(ctx, lab, 1), func(spec *bootstrapv1.BootSpec) { spec.Join.Type = bootstrapv1.JoinTypeKubeadm })

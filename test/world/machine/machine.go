@@ -37,6 +37,10 @@ type Options struct {
 	Console io.Writer
 	// Firmware boots the disk. Default: BIOS.
 	Firmware Firmware
+	// Network is the network of the machine. Default: QEMU's network, which has a DHCP server.
+	Network *Network
+	// NetworkData is the network data on the config drive. Optional.
+	NetworkData string
 	// NTPServer is the address of an NTP server in the configuration of the machine's network. Optional.
 	NTPServer string
 }
@@ -89,6 +93,11 @@ func (m *Machine) Deploy(ctx context.Context, userData []byte) error {
 		os.WriteFile(filepath.Join(drive, "openstack", "latest", "user_data"), userData, 0o600)); err != nil {
 		return err
 	}
+	if m.options.NetworkData != "" {
+		if err := os.WriteFile(filepath.Join(drive, "openstack", "latest", "network_data.json"), []byte(m.options.NetworkData), 0o600); err != nil {
+			return err
+		}
+	}
 	// As Ironic does: after the image is written, the backup of the partition table is at the end of the disk's image.
 	start := (diskSize - 1 - configDriveSize) * sectorsPerMiB
 	// The lowest number that is free.
@@ -130,15 +139,26 @@ func (m *Machine) PowerOn(ctx context.Context) error {
 	argv = append(argv,
 		"-name", m.name, "-rtc", "base="+clock, "-smp", "2", "-m", strconv.Itoa(memory), "-display", "none", "-nodefaults",
 		"-drive", "if=none,id=disk,format=raw,cache=unsafe,file="+m.disk(), "-device", "virtio-blk-pci,drive=disk,bootindex=1",
-		"-netdev", "user,id=network", "-device", "virtio-net-pci,netdev=network,romfile=", "-device", "virtio-rng-pci",
+		"-device", "virtio-rng-pci",
 		"-serial", "stdio", "-qmp", "unix:"+socket+",server=on,wait=off",
 	)
+	var network *link
+	if m.options.Network == nil {
+		argv = append(argv, "-netdev", "user,id=network", "-device", "virtio-net-pci,netdev=network,romfile=")
+	} else {
+		connected, interfaces, err := m.options.Network.connect(ctx, m.name)
+		if err != nil {
+			return m.errorf("%w", err)
+		}
+		network, argv = connected, append(argv, interfaces...)
+	}
 	if m.options.NTPServer != "" {
 		argv = append(argv, "-smbios", "type=11,value="+strings.ReplaceAll(networkWithNTP(m.options.NTPServer), ",", ",,"))
 	}
 	command := exec.CommandContext(ctx, "qemu-system-x86_64", argv...)
-	p, err := m.start(command, socket)
+	p, err := m.start(command, socket, network)
 	if err != nil {
+		network.close()
 		return m.errorf("%w", err)
 	}
 	m.now = p
@@ -237,7 +257,7 @@ type power struct {
 }
 
 // start starts QEMU. The caller holds the lock.
-func (m *Machine) start(command *exec.Cmd, socket string) (*power, error) {
+func (m *Machine) start(command *exec.Cmd, socket string, network *link) (*power, error) {
 	console, err := os.OpenFile(m.path("console.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
@@ -256,6 +276,7 @@ func (m *Machine) start(command *exec.Cmd, socket string) (*power, error) {
 		_ = command.Wait() // a machine that is powered off exits with 0, and one whose power is cut does not
 		_ = console.Close()
 		_ = os.Remove(socket)
+		network.close()
 		m.mu.Lock()
 		m.now = nil
 		m.mu.Unlock()

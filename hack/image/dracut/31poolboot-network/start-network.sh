@@ -1,5 +1,5 @@
 #!/bin/sh
-# start-network SECONDS: starts systemd-networkd, waits until an interface is configured, writes resolv.conf, and starts
+# start-network SECONDS: starts systemd-networkd, waits until an interface has an address, writes resolv.conf, and starts
 # systemd-timesyncd. It waits for the network only: a host whose clock is right boots without NTP server, and the requests
 # of one whose clock is wrong are retried.
 # 0 waits without a limit, as Ignition does.
@@ -9,7 +9,8 @@ resolv=${RESOLV_CONF:-/etc/resolv.conf}
 wait_online=${WAIT_ONLINE:-/usr/lib/systemd/systemd-networkd-wait-online}
 
 systemctl start systemd-networkd.service
-"$wait_online" --any --timeout="$1"
+# A member of a bond is never routable.
+"$wait_online" --any --operational-state=routable --timeout="$1"
 servers=$(sed -n 's/^DNS=//p' "$state")
 domains=$(sed -n 's/^DOMAINS=//p' "$state")
 {

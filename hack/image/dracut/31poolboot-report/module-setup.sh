@@ -17,8 +17,3 @@ install() {
 	inst_simple "$moddir/ignition-log.service" "$systemdsystemunitdir/ignition-log.service"
 	$SYSTEMCTL -q --root="$initdir" add-wants ignition-complete.target ignition-log.service || exit 1
 }
-
-installkernel() {
-	# The file systems of config drives.
-	instmods isofs vfat nls_ascii nls_cp437 nls_iso8859-1
-}

@@ -1,0 +1,123 @@
+// Command network-data writes the network data on the config drive for systemd-networkd. The Debian image runs it
+// before systemd-networkd starts, in the initramfs and in the booted system.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/networkdata"
+)
+
+const (
+	pattern = "70-network-data-*"
+	// dhcp is the file of the image for interfaces that no other file configures. With network data, there is none.
+	dhcp = "99-dhcp.network"
+)
+
+func main() {
+	if err := run("/"); err != nil {
+		fmt.Fprintf(os.Stderr, "network-data: %v. The network of this host is configured by DHCP. What to do: correct the network data in Metal3, and install the host again\n", err)
+		os.Exit(1)
+	}
+}
+
+// run writes the files below a root directory. With an error, there are none.
+func run(root string) error {
+	files, err := read(root)
+	return errors.Join(err, write(filepath.Join(root, "run/systemd/network"), files))
+}
+
+// write makes files the only ones with network data in a directory. Each start of systemd-networkd starts this program,
+// also while systemd-networkd already reads the directory: what stays the same is not touched.
+func write(directory string, files map[string][]byte) error {
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return err
+	}
+	old, err := filepath.Glob(filepath.Join(directory, pattern))
+	for _, file := range append(old, filepath.Join(directory, dhcp)) {
+		if _, stays := files[filepath.Base(file)]; stays {
+			continue
+		} else if e := os.Remove(file); !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	for name, contents := range files {
+		file := filepath.Join(directory, name)
+		if current, e := os.ReadFile(file); e == nil && bytes.Equal(current, contents) {
+			continue
+		}
+		err = errors.Join(err, os.WriteFile(file+".new", contents, 0o644), os.Rename(file+".new", file))
+	}
+	return err
+}
+
+// read returns the files of the config drive's network data, by their names. There are none if the host has no network
+// data. If it has such files in /etc, which Poolboot keeps up to date, only its DHCP ends.
+func read(root string) (map[string][]byte, error) {
+	files := map[string][]byte{dhcp: nil} // an empty file hides that of the image
+	if kept, _ := filepath.Glob(filepath.Join(root, networkdata.NetworkdDirectory, pattern)); len(kept) > 0 {
+		return files, nil
+	}
+	document, err := readDrive(root, "openstack/latest/network_data.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	data, err := networkdata.Parse(document)
+	if err != nil {
+		return nil, fmt.Errorf("network_data.json on the config drive: %w", err)
+	}
+	for _, file := range data.Networkd() {
+		files[filepath.Base(file.Path)] = file.Contents
+	}
+	if len(files) == 1 {
+		return nil, nil
+	}
+	return files, nil
+}
+
+// readDrive reads a file of the config drive.
+func readDrive(root, name string) (_ []byte, err error) {
+	device, err := find(root)
+	if err != nil {
+		return nil, err
+	}
+	mountpoint, err := os.MkdirTemp(filepath.Join(root, "run"), "config-drive-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.Remove(mountpoint)) }()
+	if output, err := exec.Command("mount", "-o", "ro,nodev,nosuid,noexec", device, mountpoint).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("mount the config drive: %w: %s", err, bytes.TrimSpace(output))
+	}
+	defer func() { err = errors.Join(err, exec.Command("umount", mountpoint).Run()) }()
+	return os.ReadFile(filepath.Join(mountpoint, name))
+}
+
+// find waits for the config drive. The booted system is on the same disk, and in the initramfs nothing continues
+// without it.
+func find(root string) (device string, err error) {
+	wait := 30 * time.Second
+	if _, err := os.Stat(filepath.Join(root, "etc/initrd-release")); err == nil {
+		wait = 2 * time.Minute
+	}
+	for end := time.Now().Add(wait); ; time.Sleep(100 * time.Millisecond) {
+		for _, label := range []string{"config-2", "CONFIG-2"} {
+			device = filepath.Join(root, "dev/disk/by-label", label)
+			if _, err = os.Stat(device); err == nil {
+				return device, nil
+			}
+		}
+		if time.Now().After(end) {
+			return "", err
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const static = `{"links": [{"id": "nic1", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}],
+	"networks": [{"id": "v4", "type": "ipv4", "link": "nic1", "ip_address": "192.0.2.10/24"}]}`
+
+// host is a host with a config drive, which a fake program mounts.
+type host struct {
+	t    *testing.T
+	root string
+}
+
+// newHost returns a host on whose config drive is network data, if it is not empty.
+func newHost(t *testing.T, networkData string) *host {
+	h := &host{t, t.TempDir()}
+	h.write("drive/openstack/latest/user_data", "{}")
+	if networkData != "" {
+		h.write("drive/openstack/latest/network_data.json", networkData)
+	}
+	h.write("dev/disk/by-label/config-2", "")
+	h.write("run/x", "")
+	h.program("mount", `for dir; do :; done; rmdir "$dir" && ln -s "$DRIVE" "$dir"`)
+	h.program("umount", `rm "$1" && mkdir "$1"`)
+	t.Setenv("DRIVE", h.path("drive"))
+	t.Setenv("PATH", h.path("bin")+":"+os.Getenv("PATH"))
+	return h
+}
+
+func (h *host) path(name string) string { return filepath.Join(h.root, name) }
+
+func (h *host) write(name, text string) {
+	h.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(h.path(name)), 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.WriteFile(h.path(name), []byte(text), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) program(name, script string) {
+	h.t.Helper()
+	h.write("bin/"+name, "#!/bin/sh\n"+script+"\n")
+	if err := os.Chmod(h.path("bin/"+name), 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// expect expects files in /run/systemd/network, and nothing else in /run.
+func (h *host) expect(files ...string) {
+	h.t.Helper()
+	var found []string
+	for _, pattern := range []string{"run/*", "run/systemd/network/*"} {
+		matches, err := filepath.Glob(h.path(pattern))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		for _, match := range matches {
+			found = append(found, filepath.Base(match))
+		}
+	}
+	if want := append([]string{"systemd", "x"}, files...); !slices.Equal(found, want) {
+		h.t.Errorf("got %v, want %v", found, want)
+	}
+}
+
+func (h *host) run() {
+	h.t.Helper()
+	if err := run(h.root); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func TestNetworkDataReplacesDHCP(t *testing.T) {
+	h := newHost(t, static)
+	for range 2 { // it is applied at each start of systemd-networkd
+		h.run()
+		h.expect("70-network-data-nic1.network", "99-dhcp.network")
+	}
+	text, err := os.ReadFile(h.path("run/systemd/network/70-network-data-nic1.network"))
+	if err != nil || !strings.Contains(string(text), "PermanentMACAddress=52:54:00:00:00:01\n") || !strings.Contains(string(text), "Address=192.0.2.10/24\n") {
+		t.Errorf("%v: %s", err, text)
+	}
+	if hidden, err := os.Stat(h.path("run/systemd/network/99-dhcp.network")); err != nil || hidden.Size() != 0 {
+		t.Errorf("%v, %v", hidden, err)
+	}
+}
+
+// systemd-networkd can be reading them.
+func TestFilesThatStayTheSameAreNotTouched(t *testing.T) {
+	h := newHost(t, static)
+	h.run()
+	file, old := h.path("run/systemd/network/70-network-data-nic1.network"), time.Unix(1, 0)
+	if err := os.Chtimes(file, old, old); err != nil {
+		t.Fatal(err)
+	}
+	h.run()
+	if info, err := os.Stat(file); err != nil || !info.ModTime().Equal(old) {
+		t.Errorf("the file was written again: %v, %v", info, err)
+	}
+}
+
+func TestDHCPWithoutNetworkData(t *testing.T) {
+	for _, networkData := range []string{"", "{}"} {
+		h := newHost(t, networkData)
+		h.write("run/systemd/network/70-network-data-old.network", "")
+		h.run()
+		h.expect()
+	}
+}
+
+func TestDHCPWithInvalidNetworkData(t *testing.T) {
+	h := newHost(t, strings.Replace(static, `"link": "nic1"`, `"link": "nic2"`, 1))
+	if err := run(h.root); err == nil || !strings.Contains(err.Error(), "network_data.json on the config drive: networks[0].link: ") {
+		t.Errorf("%v", err)
+	}
+	h.expect()
+}
+
+func TestFilesOfThePoolReplaceThoseOfTheConfigDrive(t *testing.T) {
+	h := newHost(t, static)
+	h.run()
+	h.write("etc/systemd/network/70-network-data-other.network", "")
+	h.run()
+	h.expect("99-dhcp.network")
+}
+
+func TestConfigDriveThatAppearsLate(t *testing.T) {
+	h := newHost(t, static)
+	if err := os.Rename(h.path("dev/disk/by-label/config-2"), h.path("later")); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(300*time.Millisecond, func() { _ = os.Rename(h.path("later"), h.path("dev/disk/by-label/CONFIG-2")) })
+	h.run()
+	h.expect("70-network-data-nic1.network", "99-dhcp.network")
+}
+
+func TestConfigDriveThatCannotBeMounted(t *testing.T) {
+	h := newHost(t, static)
+	h.program("mount", `echo "wrong fs type" >&2; exit 32`)
+	if err := run(h.root); err == nil || !strings.Contains(err.Error(), "mount the config drive: exit status 32: wrong fs type") {
+		t.Errorf("%v", err)
+	}
+	h.expect()
+}
