@@ -9,6 +9,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -89,6 +90,9 @@ func networkData(ctx context.Context, secrets client.Reader, bmh *bmov1alpha1.Ba
 	} else if err != nil {
 		return nil, where, err
 	}
+	if isLeftOver(secret, bmh.Spec.ConsumerRef) {
+		return nil, where, networkDataInvalid("%s, which Metal3 rendered for another Machine: remove the field", where)
+	}
 	document, ok := secret.Data["networkData"]
 	if !ok {
 		document, ok = secret.Data["value"]
@@ -104,6 +108,13 @@ func networkData(ctx context.Context, secrets client.Reader, bmh *bmov1alpha1.Ba
 		return nil, where, networkDataInvalid("%s: %s", where, err)
 	}
 	return data, where, nil
+}
+
+// isLeftOver reports whether CAPM3 rendered a Secret for another Metal3Machine than the one that uses a host: the
+// network data of a deleted Machine can stay on the host that it releases.
+func isLeftOver(secret *corev1.Secret, consumer *corev1.ObjectReference) bool {
+	owner := metav1.GetControllerOf(secret)
+	return owner != nil && owner.Kind == "Metal3Data" && (consumer == nil || secret.Name != consumer.Name+"-networkdata")
 }
 
 // NetworkFiles returns the files that configure the network of a host according to its network data, in a pool. c reads

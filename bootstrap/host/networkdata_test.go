@@ -167,6 +167,21 @@ var _ = Describe("The network data of a host", func() {
 			Expect(check(ctx, "")).To(Succeed())
 		})
 
+		It("is not used if Metal3 rendered it for another Machine, and left it on a host that it released", func(ctx SpecContext) {
+			secret(namespace, "edge-m3m-networkdata", "networkData", staticAddress)
+			objects[len(objects)-1].SetOwnerReferences([]metav1.OwnerReference{{APIVersion: infraAPIVersion, Kind: "Metal3Data", Name: "rack-0", UID: "1", Controller: new(true)}})
+			bmh.Spec.NetworkData.Name = "edge-m3m-networkdata"
+			bmh.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: infraAPIVersion, Kind: "Metal3Machine", Namespace: namespace, Name: "edge-m3m"}
+			Expect(files(ctx, poolv1.NetworkRendererSystemdNetworkd)).To(HaveLen(1))
+			const message = "spec.networkData of BareMetalHost metal/rack1-u12 is Secret edge-m3m-networkdata, which Metal3 rendered for another Machine: remove the field"
+			bmh.Spec.ConsumerRef.Name = "another"
+			Expect(files(ctx, poolv1.NetworkRendererSystemdNetworkd)).Error().To(MatchError(message))
+			c := reader()
+			Expect(host.StaticAddresses(ctx, c, bmh)).To(BeEmpty())
+			bmh.Spec.ConsumerRef = nil
+			Expect(files(ctx, poolv1.NetworkRendererSystemdNetworkd)).Error().To(MatchError(message))
+		})
+
 		It("is waited for, and the message has the error of CAPM3, such as that of an IPPool without a free address", func(ctx SpecContext) {
 			h := &host.Host{Object: bmh, Metal3Machine: client.ObjectKey{Namespace: namespace, Name: "edge-m3m"}}
 			trouble := func() (string, error) {

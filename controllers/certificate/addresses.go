@@ -173,7 +173,7 @@ func (r *Reconciler) staticAddresses(ctx context.Context, bmh *bmov1alpha1.BareM
 	if err := r.HostSecrets.Get(ctx, key, secret); err != nil { // Metal3 has not read it for the host
 		return nil, client.IgnoreNotFound(err)
 	}
-	version := string(secret.UID) + " " + secret.ResourceVersion
+	version := fmt.Sprint(secret.UID, " ", secret.ResourceVersion, " ", bmh.Spec.ConsumerRef)
 	if known, ok := r.static.Get(key); ok && known.(knownStatic).version == version {
 		return known.(knownStatic).addresses, nil
 	}
