@@ -9,6 +9,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -51,9 +52,15 @@ func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, confi
 	}
 	a := addresses{usedBy: map[netip.Addr]string{},
 		remedy: fmt.Sprintf("add it to the annotation %s of BareMetalHost %s", poolv1.HostAddressesAnnotation, bmh.Name)}
-	if a.known, err = host.AllAddresses(ctx, r.Client, r.APIReader, bmh.Object); err != nil {
+	inspected, err := host.Addresses(ctx, r.Client, bmh.Object)
+	if err != nil {
 		return a, err
 	}
+	static, err := r.staticAddresses(ctx, bmh.Object, true)
+	if err != nil {
+		return a, err
+	}
+	a.known = slices.Concat(inspected, static)
 	err = errors.Join(
 		r.markUsedByHosts(ctx, &a, config.Namespace, bmh.Name),
 		markUsedByNodes(ctx, &a, w, config.Status.NodeRef.Name, isControlPlane),
@@ -145,7 +152,7 @@ func (r *Reconciler) markUsedByHosts(ctx context.Context, a *addresses, namespac
 		if err != nil {
 			return err
 		}
-		static, err := r.staticAddresses(ctx, &hosts.Items[i])
+		static, err := r.staticAddresses(ctx, &hosts.Items[i], false)
 		if err != nil {
 			return err
 		}
@@ -162,15 +169,18 @@ type knownStatic struct {
 	addresses []netip.Addr
 }
 
-// staticAddresses returns the static addresses in the network data of another host. Each version of its Secret is read
-// once: a pool can have thousands of hosts, and each of their requests is checked against all others.
-func (r *Reconciler) staticAddresses(ctx context.Context, bmh *bmov1alpha1.BareMetalHost) ([]netip.Addr, error) {
+// staticAddresses returns the static addresses in the network data of a host: that of the request, or another one. Each
+// version of its Secret is read once: a pool can have thousands of hosts, each of their requests is checked against all
+// others, and root on a host can create any number of requests.
+func (r *Reconciler) staticAddresses(ctx context.Context, bmh *bmov1alpha1.BareMetalHost, isOwn bool) ([]netip.Addr, error) {
 	name, _ := host.NetworkDataSecret(bmh)
 	if name == "" {
 		return nil, nil
 	}
 	key, secret := client.ObjectKey{Namespace: bmh.Namespace, Name: name}, secretmetadata.New()
-	if err := r.HostSecrets.Get(ctx, key, secret); err != nil { // Metal3 has not read it for the host
+	if err := r.HostSecrets.Get(ctx, key, secret); apierrors.IsNotFound(err) && isOwn {
+		return host.StaticAddresses(ctx, r.APIReader, bmh)
+	} else if err != nil { // Metal3 has not read it for the other host
 		return nil, client.IgnoreNotFound(err)
 	}
 	version := fmt.Sprint(secret.UID, " ", secret.ResourceVersion, " ", bmh.Spec.ConsumerRef)

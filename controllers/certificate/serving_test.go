@@ -222,9 +222,9 @@ func withKnownAddress(address string) func(*facts) {
 
 func unchanged(*bootstrapv1.PoolbootConfig) {}
 
-var _ = Describe("The network data of other hosts", func() {
+var _ = Describe("The network data of hosts", func() {
 	It("is read once for all requests, and again after it changed", func(ctx SpecContext) {
-		objects := []client.Object{newHost(hostIP.String())}
+		objects := withNetworkData(newHost(hostIP.String()), "192.0.2.97")
 		for i := range 20 {
 			other := newHost("192.0.2.98")
 			other.Name = fmt.Sprintf("other-%d", i)
@@ -241,18 +241,21 @@ var _ = Describe("The network data of other hosts", func() {
 		})
 		check := func() map[netip.Addr]string {
 			GinkgoHelper()
-			a := addresses{known: []netip.Addr{netip.MustParseAddr("203.0.113.99")}, usedBy: map[netip.Addr]string{}}
-			Expect(s.reconciler.markUsedByHosts(ctx, &a, namespace, name)).To(Succeed())
+			config := &bootstrapv1.PoolbootConfig{}
+			Expect(s.management.Get(ctx, configKey, config)).To(Succeed())
+			a, err := s.reconciler.gatherAddresses(ctx, s.workload, config)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(a.known).To(HaveLen(2))
 			return a.usedBy
 		}
 		for range 3 {
 			Expect(check()).To(BeEmpty())
 		}
-		Expect(reads).To(Equal(20))
-		changed := withNetworkData(newHost(""), "203.0.113.99")[1]
+		Expect(reads).To(Equal(21))
+		changed := withNetworkData(newHost(""), "192.0.2.97")[1]
 		changed.SetName("other-7-network")
 		Expect(s.management.Update(ctx, changed)).To(Succeed())
 		Expect(check()).To(HaveLen(1))
-		Expect(reads).To(Equal(21))
+		Expect(reads).To(Equal(22))
 	})
 })
