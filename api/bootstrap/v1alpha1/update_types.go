@@ -118,11 +118,12 @@ type HostUpdate struct {
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
 	// result is how it ended: Done, Degraded if it failed and was undone, Unreconcilable if a running host can't change
-	// to the configuration, Superseded if the host was told to run another one before.
+	// to the configuration, Superseded if the host was told to run another one before, UnitsFailing if it was Done, and
+	// units of the configuration failed after that, also if they run again.
 	// +optional
 	Result UpdateResult `json:"result,omitempty"`
 
-	// message is why the result is Degraded or Unreconcilable.
+	// message is why the result is Degraded, Unreconcilable or UnitsFailing.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -131,7 +132,7 @@ type HostUpdate struct {
 
 // UpdateResult is how an update of a running host ended.
 //
-// +kubebuilder:validation:Enum=Done;Degraded;Unreconcilable;Superseded
+// +kubebuilder:validation:Enum=Done;Degraded;Unreconcilable;Superseded;UnitsFailing
 type UpdateResult string
 
 const (
@@ -143,6 +144,8 @@ const (
 	UpdateResultUnreconcilable UpdateResult = "Unreconcilable"
 	// UpdateResultSuperseded means that the host was told to run another configuration before the end.
 	UpdateResultSuperseded UpdateResult = "Superseded"
+	// UpdateResultUnitsFailing means that the host runs the configuration, and that units of it failed.
+	UpdateResultUnitsFailing UpdateResult = "UnitsFailing"
 )
 
 // UnavailableReason is why a host is unavailable although its Node is Ready.

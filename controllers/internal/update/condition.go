@@ -42,7 +42,11 @@ func (h *host) updated(o outcome) *metav1.Condition {
 		if c.Reason == bootstrapv1.UpdateDoneReason || c.Reason == bootstrapv1.UpdateWaitingReason {
 			c.Status, c.Reason = metav1.ConditionFalse, bootstrapv1.UnitsFailingReason
 		}
-		c.Message += ". Units of its configuration do not do their work: " + h.withOrigins(failing) + ". Correct the configuration or the host"
+		c.Message += ". Units of its configuration do not do their work: " + h.withOrigins(failing)
+		if h.runsDesired() {
+			c.Message += ". The update is not undone, because the Node became Ready: the host keeps this configuration"
+		}
+		c.Message += ". Correct the configuration or the host"
 	}
 	return c
 }

@@ -85,6 +85,22 @@ var _ = Describe("The record of an update", func() {
 		Expect(history()).To(And(HaveLen(bootstrapv1.MaxUpdateHistory), HaveEach(HaveField("Result", bootstrapv1.UpdateResultDone))))
 	})
 
+	It("says that units failed after the update and that it was not undone, also when they run again", func(ctx SpecContext) {
+		w, _ := begin(ctx)
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(w.config(ctx, 0).Status.Update.History).To(HaveExactElements(HaveField("Result", bootstrapv1.UpdateResultDone)))
+		fails := func(units string) {
+			w.changeNode(ctx, 0, func(node *corev1.Node) { node.Annotations[agentv1.FailingUnitsAnnotation] = units })
+			w.settle(ctx)
+			Expect(w.config(ctx, 0).Status.Update.History).To(HaveExactElements(And(HaveField("Result", bootstrapv1.UpdateResultUnitsFailing),
+				HaveField("Message", "it was not undone: web.service: it failed (on the host, see journalctl -u web.service)"))))
+		}
+		fails("web.service: it failed")
+		fails("")
+		Expect(conditions.IsTrue(w.config(ctx, 0), bootstrapv1.UpdatedCondition)).To(BeTrue())
+	})
+
 	It("shows a stage that lasts", func(ctx SpecContext) {
 		w, _ := begin(ctx)
 		w.reports(ctx, 0, agentv1.Applying, revision, "")

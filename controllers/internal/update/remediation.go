@@ -41,9 +41,9 @@ func (h *host) setStage(now time.Time) {
 	}
 }
 
-// setHistory records when an update of a host begins, and when and how it ends.
+// setHistory records when an update of a host begins, and when and how it ends. Units can fail after its end, too.
 func (h *host) setHistory(now time.Time) {
-	update := &h.Config.Status.Update
+	update, failing := &h.Config.Status.Update, h.Report.DescribeFailingUnits()
 	if count := len(update.History); count > 0 && update.History[count-1].CompletionTime == nil {
 		last, result := &update.History[count-1], h.result(h.Config)
 		switch {
@@ -55,6 +55,11 @@ func (h *host) setHistory(now time.Time) {
 			last.Message = rollout.Clean(h.withOrigins(cmp.Or(h.Report.Reason, h.Report.Drift)), bootstrapv1.MaxUpdateMessage)
 		}
 		last.CompletionTime, last.Result = &metav1.Time{Time: now}, result
+	}
+	if count := len(update.History); count > 0 && failing != "" && h.runsDesired() {
+		if last := &update.History[count-1]; last.Configuration == update.Desired.Name && last.Result == bootstrapv1.UpdateResultDone {
+			last.Result, last.Message = bootstrapv1.UpdateResultUnitsFailing, rollout.Clean("it was not undone: "+h.withOrigins(failing), bootstrapv1.MaxUpdateMessage)
+		}
 	}
 	if update.Stage != "" {
 		update.History = append(update.History, bootstrapv1.HostUpdate{Configuration: update.Desired.Name, StartTime: &metav1.Time{Time: now}})

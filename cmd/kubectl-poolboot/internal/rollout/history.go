@@ -33,7 +33,7 @@ type revision struct {
 	// Waits is true for the one that hosts are to run after the one that the pool hands out.
 	Waits bool `json:"waits"`
 	// Running are the Nodes of the hosts that run it, Told those of the hosts that are told to run it, and Failed those
-	// of the hosts whose update to it failed, also if they run another one now.
+	// of the hosts whose update to it failed, or units of it, also if they run another one now.
 	Running []string `json:"running"`
 	Told    []string `json:"told"`
 	Failed  []string `json:"failed,omitempty"`
@@ -175,7 +175,8 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 				continue
 			}
 			r.Updates = append(r.Updates, hostUpdate{h.Status.NodeRef.Name, u})
-			if u.Result == bootstrapv1.UpdateResultDegraded || u.Result == bootstrapv1.UpdateResultUnreconcilable {
+			switch u.Result {
+			case bootstrapv1.UpdateResultDegraded, bootstrapv1.UpdateResultUnreconcilable, bootstrapv1.UpdateResultUnitsFailing:
 				r.Failed = append(r.Failed, h.Status.NodeRef.Name)
 			}
 		}
