@@ -42,11 +42,13 @@ func (h *host) updated(o outcome) *metav1.Condition {
 		if c.Reason == bootstrapv1.UpdateDoneReason || c.Reason == bootstrapv1.UpdateWaitingReason {
 			c.Status, c.Reason = metav1.ConditionFalse, bootstrapv1.UnitsFailingReason
 		}
-		c.Message += ". Units of its configuration do not do their work: " + h.withOrigins(failing)
-		if h.runsDesired() {
-			c.Message += ". The update is not undone, because the Node became Ready: the host keeps this configuration"
+		whose, remedy := "its", ". Correct the configuration or the host"
+		if stage := h.Stage(); stage != "" && stage != bootstrapv1.UpdateVerifying { // the update can be what corrects it
+			whose, remedy = "its earlier", ""
+		} else if h.runsDesired() {
+			remedy = ". The update is not undone, because the Node became Ready: the host keeps this configuration" + remedy
 		}
-		c.Message += ". Correct the configuration or the host"
+		c.Message += ". Units of " + whose + " configuration do not do their work: " + h.withOrigins(failing) + remedy
 	}
 	return c
 }

@@ -51,6 +51,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		for _, part := range parts {
 			Expect(condition.Message).To(ContainSubstring(part))
 		}
+		Expect(condition.Message).NotTo(MatchRegexp("earlier configuration.*Correct"))
 		Expect(strings.Count(condition.Message, failingText)).To(BeNumerically("<=", 1))
 	},
 	Entry("done", func(*host, *outcome) {}, metav1.ConditionTrue, "Done", "Node host-0 runs rendered-worker-2"),
@@ -149,6 +150,9 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	Entry("verifying, and the kubelet ends again and again", failing(func(h *host, _ *outcome) {
 		h.Report.Current, h.Report.State = oldRevision, agentv1.Verifying
 	}), metav1.ConditionFalse, "Verifying", "must stay Ready", failingText),
+	Entry("a correction that is being applied", failing(func(h *host, _ *outcome) {
+		h.Report.Current, h.Report.State, h.Report.Reason = oldRevision, agentv1.Rebooting, "file /etc/web changes"
+	}), metav1.ConditionFalse, "Rebooting", "to run rendered-worker-2: file /etc/web changes. Units of its earlier configuration do not do their work: "+failingText),
 	Entry("drift, and the kubelet ends again and again", failing(func(h *host, _ *outcome) {
 		h.Report.State, h.Report.Drift = agentv1.Degraded, "/etc/chrony.conf: Content"
 	}), metav1.ConditionFalse, "Degraded", "/etc/chrony.conf: Content", failingText),
