@@ -138,9 +138,9 @@ func (a *Agent) loadUndone() (*hostUpdate, error) {
 }
 
 func (a *Agent) reportUndo() {
-	text := "the update failed and is being undone: "
+	text := "the update failed and " + agentv1.IsUndone
 	if a.journal.Failed.IsSuperseded {
-		text = "the update is being undone: "
+		text = "the update " + agentv1.IsUndone
 	}
 	a.report.set(a.journal.Target, agentv1.Applying, text+a.journal.Failed.Why)
 }

@@ -78,6 +78,13 @@ var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotat
 // client certificate of the kubelet.
 const CertificateNotAccepted = "the config server does not accept the certificate of the kubelet"
 
+// IsUndone and IsReturning are in ReasonAnnotation before why an update is undone: while the host is changed back, and
+// when it reboots then.
+const (
+	IsUndone    = "is being undone: "
+	IsReturning = "the host returns to its previous configuration: "
+)
+
 // UnitMissing is in the text about a unit of FailingUnitsAnnotation that does not exist on the host: it has no log.
 const UnitMissing = "does not exist on the host"
 

@@ -37,7 +37,7 @@ type outcome struct {
 func (h *host) updated(o outcome) *metav1.Condition {
 	c := h.updatedByAgent(o)
 	failing := h.Report.DescribeFailingUnits()
-	isSaid := c != nil && c.Reason == bootstrapv1.UpdateVerifyingReason && len(h.Report.FailingUnits) == 1 && strings.Contains(c.Message, h.Report.FailingUnits[0].Name+": ")
+	isSaid := h.isUndoing() || c != nil && c.Reason == bootstrapv1.UpdateVerifyingReason && len(h.Report.FailingUnits) == 1 && strings.Contains(c.Message, h.Report.FailingUnits[0].Name+": ")
 	if c != nil && failing != "" && !isSaid {
 		if c.Reason == bootstrapv1.UpdateDoneReason || c.Reason == bootstrapv1.UpdateWaitingReason {
 			c.Status, c.Reason = metav1.ConditionFalse, bootstrapv1.UnitsFailingReason
@@ -132,6 +132,11 @@ func (h *host) isCompleting() bool {
 	return h.Report.Current == h.Told() && stage != "" && stage != bootstrapv1.UpdateStarting
 }
 
+// isUndoing reports whether the host returns to the configuration that it had before its update.
+func (h *host) isUndoing() bool {
+	return h.Progress() == rollout.InUpdate && (strings.Contains(h.Report.Reason, agentv1.IsUndone) || strings.HasPrefix(h.Report.Reason, agentv1.IsReturning))
+}
+
 // inUpdate returns the condition of a host that is being updated.
 func (h *host) inUpdate(o outcome) *metav1.Condition {
 	doing := map[agentv1.State]string{
@@ -140,7 +145,11 @@ func (h *host) inUpdate(o outcome) *metav1.Condition {
 		agentv1.Rebooting: "was changed, and its host reboots",
 		agentv1.Verifying: "was changed, and must stay Ready",
 	}[h.Report.State]
-	message := fmt.Sprintf("Node %s %s to run %s", h.Node.Name, doing, h.Config.Status.Update.Desired.Name)
+	runs := h.Config.Status.Update.Desired.Name
+	if h.isUndoing() {
+		runs = h.Config.Status.Boot.ServedConfiguration.Name
+	}
+	message := fmt.Sprintf("Node %s %s to run %s", h.Node.Name, doing, runs)
 	if h.Report.Reason != "" {
 		message += ": " + h.Report.Reason
 	}
