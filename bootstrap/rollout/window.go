@@ -110,7 +110,7 @@ func Command(name string, p *poolv1.MachineConfigPool) string {
 // webhook does not run.
 func HoldOfWindow(p *poolv1.MachineConfigPool, now time.Time) Hold {
 	if p.Spec.IsPaused() {
-		return Hold{Why: "the pool is paused: run " + Command("resume", p) + " to update its hosts to what it renders"}
+		return Hold{Why: "the pool is paused: run " + Command("resume", p) + " to hand out what it renders. Until then, its hosts keep what they run"}
 	}
 	window, errs := ParseWindow(p.Spec.Updates.MaintenanceWindow, field.NewPath("spec", "updates", "maintenanceWindow"))
 	if len(errs) > 0 {

@@ -106,7 +106,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	Entry("a paused pool", func(_ *host, o *outcome) {
 		paused := true
 		o.revision, o.in.pool.Spec.Paused = oldRevision, &paused
-	}, metav1.ConditionFalse, "Waiting", "kubectl poolboot rollout resume worker"),
+	}, metav1.ConditionFalse, "Waiting", "runs rendered-worker-2, and the pool is paused: run kubectl poolboot rollout resume worker -n edge to hand out what it renders. Until then, its hosts keep what they run"),
 	Entry("a paused pool that did not tell it yet", func(h *host, o *outcome) {
 		h.Node.Annotations[agentv1.DesiredAnnotation] = oldRevision
 		h.Config.Status.Boot.ServedConfiguration.Name, o.in.pool.Spec.Paused = "rendered-worker-1", new(true)
@@ -146,7 +146,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		metav1.ConditionFalse, "UnitsFailing", "Node host-0 runs rendered-worker-2. Units of its configuration do not do their work: "+failingText),
 	Entry("a paused pool, and the kubelet ends again and again", failing(func(_ *host, o *outcome) {
 		o.revision, o.in.pool.Spec.Paused = oldRevision, new(true)
-	}), metav1.ConditionFalse, "UnitsFailing", "to update its hosts to what it renders. Units of its configuration do not do their work: "+failingText),
+	}), metav1.ConditionFalse, "UnitsFailing", "its hosts keep what they run. Units of its configuration do not do their work: "+failingText),
 	Entry("verifying, and the kubelet ends again and again", failing(func(h *host, _ *outcome) {
 		h.Report.Current, h.Report.State = oldRevision, agentv1.Verifying
 	}), metav1.ConditionFalse, "Verifying", "must stay Ready", failingText),

@@ -121,7 +121,7 @@ infra   b      it is in the failure domain rack=r2, and others are unavailable o
 
 	It("prints no next host of a paused pool", func() {
 		Expect(clitest.ExpectSuccess(newSite(paused, waits("a")).run("plan", "infra"))).To(And(ContainSubstring("infra   1                <none>        1          <none>"),
-			ContainSubstring("infra   a      the pool is paused: run kubectl poolboot rollout resume infra -n edge to update its hosts to what")))
+			ContainSubstring("infra   a      the pool is paused: run kubectl poolboot rollout resume infra -n edge to hand out what it")))
 	})
 
 	It("says why a host is not told what is recorded for it, and that its slot takes a place before it is told", func(ctx SpecContext) {

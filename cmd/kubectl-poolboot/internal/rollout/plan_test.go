@@ -135,7 +135,7 @@ var _ = Describe("plan of files", func() {
 	})
 
 	It("prints no next host of a paused pool", func() {
-		Expect(asJSON([]string{withStatus("infra", "new", "paused: true")}, newNode("a", infra, 1, waits))).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[],"reason":"the pool is paused: run kubectl poolboot rollout resume infra to update its hosts to what it renders","hosts":[{"node":"a","message":"the pool is paused: run kubectl poolboot rollout resume infra to update its hosts to what it renders"}]}}`))
+		Expect(asJSON([]string{withStatus("infra", "new", "paused: true")}, newNode("a", infra, 1, waits))).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[],"reason":"the pool is paused: run kubectl poolboot rollout resume infra to hand out what it renders. Until then, its hosts keep what they run","hosts":[{"node":"a","message":"the pool is paused: run kubectl poolboot rollout resume infra to hand out what it renders. Until then, its hosts keep what they run"}]}}`))
 	})
 
 	It("prints a table, with the reason why hosts are not next", func() {
@@ -149,7 +149,7 @@ POOL    HOST   WHY IT IS NOT NEXT
 infra   b      others are first, by zone and age
 infra   c      it is in an update: Applying
 `))
-		Expect(clitest.ExpectSuccess(planning([]string{withStatus("infra", "new", "paused: true")}, []string{newNode("a", infra, 1, waits)}))).To(ContainSubstring("infra   a      the pool is paused: run kubectl poolboot rollout resume infra to update its hosts to what it renders"))
+		Expect(clitest.ExpectSuccess(planning([]string{withStatus("infra", "new", "paused: true")}, []string{newNode("a", infra, 1, waits)}))).To(ContainSubstring("infra   a      the pool is paused: run kubectl poolboot rollout resume infra to hand out what it renders. Until then,"))
 		Expect(clitest.ExpectSuccess(planning([]string{pool}, []string{newNode("a", infra, 1, ours("b", "new", "a", "b", "Degraded"), "poolboot.io/update-reason: full"), newNode("b", infra, 2, waits)}))).To(And(
 			ContainSubstring("infra   1                a             0          <none>"), ContainSubstring("infra   a      its update failed: full"),
 			ContainSubstring("infra   b      1 of the pool's hosts can be unavailable at a time, and these hold the places: a (its update failed)")))
