@@ -32,6 +32,8 @@ type revision struct {
 	HandedOut bool `json:"handedOut"`
 	// Waits is true for the one that hosts are to run after the one that the pool hands out.
 	Waits bool `json:"waits"`
+	// Deleted is true for one that does not exist any more, so a paused pool can't hand it out.
+	Deleted bool `json:"deleted,omitempty"`
 	// Running are the Nodes of the hosts that run it, Told those of the hosts that are told to run it, and Failed those
 	// of the hosts whose update to it failed, or units of it, also if they run another one now.
 	Running []string `json:"running"`
@@ -69,7 +71,7 @@ func newHistory(streams genericiooptions.IOStreams, to input.Connection) *cobra.
 		Long: `List the last rendered configs that a pool handed out, in this order: when, which hosts run each of them and are told
 to run it, and which entries were added (+), changed (~) and removed (-) since the config before it. A config that was
 handed out again is listed again. Those that exist and were not handed out, as in a paused pool, are listed by the time
-of their creation.
+of their creation. A paused pool can hand out those that are not listed as deleted.
 
 With --configuration, list the updates of hosts to this config: when each began and ended, and why it failed. A host has
 its last 5 updates on record. Then follow the MachineConfigs, and the pool, that were changed before it was handed out,
@@ -188,6 +190,7 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 		slices.Sort(r.Told)
 		slices.Sort(r.Failed)
 		r.Failed = slices.Compact(r.Failed)
+		r.Deleted = specs[r.Name] == nil && !r.HandedOut // the pool creates that one again
 		slices.SortStableFunc(r.Updates, func(a, b hostUpdate) int { return a.StartTime.Compare(b.StartTime.Time) })
 		if i > 0 {
 			r.ChangedBy = listChanged(p, sources.Items, times[listed[i-1]], times[r])
@@ -260,6 +263,9 @@ func printRevisions(out io.Writer, isWide bool, revisions []revision) error {
 		}
 		if r.Waits {
 			at += ", waits"
+		}
+		if r.Deleted {
+			at += ", deleted"
 		}
 		changes := list(r.Changes, r.ChangeCount)
 		if r.Changes == nil && i > 0 {

@@ -66,8 +66,10 @@ var _ = Describe("history", func() {
 			Expect(s.live.Create(ctx, c)).To(Succeed())
 		}
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[1:]).To(Equal([]string{
-			newConfig + " 50m ago <none> <none> <none> <none>", "rendered-infra-deleted 40m ago <none> <none> <none> <unknown>", newConfig + " 30m ago, now a b b <unknown>",
+			newConfig + " 50m ago <none> <none> <none> <none>", "rendered-infra-deleted 40m ago, deleted <none> <none> <none> <unknown>", newConfig + " 30m ago, now a b b <unknown>",
 			"rendered-infra-2 waits <none> <none> <none> + unit a.service"}))
+		Expect(s.run("pause", "infra", "--configuration", "rendered-infra-deleted").ErrOut).To(ContainSubstring(
+			"MachineConfigPool edge/infra handed out rendered-infra-deleted, which was deleted: choose one that kubectl poolboot rollout history infra -n edge lists without deleted"))
 	})
 
 	It("names the hosts whose update to a config failed, also when they run another one, and says when it began and ended, and why it failed", func(ctx SpecContext) {
@@ -82,7 +84,7 @@ var _ = Describe("history", func() {
 		b.Status.Update.History = []bootstrapv1.HostUpdate{{Configuration: newConfig, StartTime: at(-45), CompletionTime: at(-44), Result: "Done"}, {Configuration: newConfig, StartTime: at(-24)}}
 		s := newSite(handedOut(newConfig, "rendered-infra-bad", newConfig), a, b, c)
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[1:]).To(HaveExactElements(
-			HaveSuffix("ago <none> <none> <none> <none>"), HaveSuffix("ago <none> <none> a, c <unknown>"), HaveSuffix("now a, b, c <none> <none> <unknown>")))
+			HaveSuffix("ago, deleted <none> <none> <none> <none>"), HaveSuffix("ago, deleted <none> <none> a, c <unknown>"), HaveSuffix("now a, b, c <none> <none> <unknown>")))
 		row := func(cells ...any) string { return strings.TrimSpace(fmt.Sprintln(cells...)) }
 		text := func(at *metav1.Time) string { return at.Format(time.RFC3339) }
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra", "--configuration", "rendered-infra-bad")))).To(HaveExactElements(

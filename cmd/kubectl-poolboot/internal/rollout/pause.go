@@ -107,7 +107,11 @@ func resolveRendered(ctx context.Context, from client.Reader, p *poolv1.MachineC
 
 // notRendered returns the error about a rendered config that a pool does not have.
 func notRendered(p *poolv1.MachineConfigPool, name string) error {
-	return fmt.Errorf("%s has no rendered config %s: choose one that %s lists", describe(p), name, rollout.Command("history", p))
+	what, next := "has no rendered config "+name, "lists"
+	if slices.ContainsFunc(p.Status.History, func(h poolv1.HandedOutConfiguration) bool { return h.Name == name || cli.ShortenNames(h.Name) == name }) {
+		what, next = "handed out "+name+", which was deleted", "lists without deleted"
+	}
+	return fmt.Errorf("%s %s: choose one that %s %s", describe(p), what, rollout.Command("history", p), next)
 }
 
 // setPaused sets spec.paused, and what the paused pool hands out unless that is "". With the pause, that
