@@ -123,7 +123,7 @@ type HostUpdate struct {
 	// +optional
 	Result UpdateResult `json:"result,omitempty"`
 
-	// message is why the result is Degraded, Unreconcilable or UnitsFailing.
+	// message is why the result is Degraded, Unreconcilable or UnitsFailing, or what failed until it was Superseded.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024

@@ -85,6 +85,28 @@ var _ = Describe("The record of an update", func() {
 		Expect(history()).To(And(HaveLen(bootstrapv1.MaxUpdateHistory), HaveEach(HaveField("Result", bootstrapv1.UpdateResultDone))))
 	})
 
+	It("keeps what failed until the host was told to run another config, and not what was going on", func(ctx SpecContext) {
+		w, _ := begin(ctx)
+		w.reports(ctx, 0, agentv1.Applying, revision, "file /etc/web changes")
+		w.render(ctx, "rendered-worker-3")
+		w.settle(ctx)
+		w.reports(ctx, 0, agentv1.Verifying, revisionOf(0, "rendered-worker-3"), "web.service: it failed")
+		w.render(ctx, "rendered-worker-4")
+		w.settle(ctx)
+		undone := "the update failed and " + agentv1.IsUndone + "web.service: it failed"
+		w.reports(ctx, 0, agentv1.Applying, revisionOf(0, "rendered-worker-4"), undone)
+		w.render(ctx, "rendered-worker-5")
+		w.settle(ctx)
+		w.render(ctx, "rendered-worker-6") // the report is still that about rendered-worker-4
+		w.settle(ctx)
+		var messages []string
+		for _, u := range w.config(ctx, 0).Status.Update.History[:4] {
+			Expect(u.Result).To(Equal(bootstrapv1.UpdateResultSuperseded))
+			messages = append(messages, u.Message)
+		}
+		Expect(messages).To(Equal([]string{"", "web.service: it failed", undone, ""}))
+	})
+
 	It("says that units failed after the update and that it was not undone, also when they run again", func(ctx SpecContext) {
 		w, _ := begin(ctx)
 		w.complete(ctx, 0)

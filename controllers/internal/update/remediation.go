@@ -41,6 +41,20 @@ func (h *host) setStage(now time.Time) {
 	}
 }
 
+// keepFailure records what fails in the update of a host that is about to be told to run another configuration.
+func (h *host) keepFailure() {
+	count, history := len(h.Config.Status.Update.History), h.Config.Status.Update.History
+	if count == 0 || history[count-1].CompletionTime != nil || h.Progress() != rollout.InUpdate {
+		return
+	}
+	switch {
+	case h.Report.State == agentv1.Verifying:
+		history[count-1].Message = rollout.Clean(cmp.Or(h.Report.Reason, h.Report.DescribeFailingUnits()), bootstrapv1.MaxUpdateMessage)
+	case h.isUndoing():
+		history[count-1].Message = rollout.Clean(h.Report.Reason, bootstrapv1.MaxUpdateMessage)
+	}
+}
+
 // setHistory records when an update of a host begins, and when and how it ends. Units can fail after its end, too.
 func (h *host) setHistory(now time.Time) {
 	update, failing := &h.Config.Status.Update, h.Report.DescribeFailingUnits()

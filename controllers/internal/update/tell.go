@@ -164,6 +164,9 @@ func (h *host) setRecord(t target, slot string) {
 	config := h.Config
 	update := &config.Status.Update
 	previous := update.DesiredRevision
+	if t.configuration != update.Desired.Name {
+		h.keepFailure()
+	}
 	update.Slot, update.Desired, update.DesiredRevision = slot, bootstrapv1.ConfigurationReference{Name: t.configuration}, t.revision
 	if update.Force = t.force; len(t.force) > maxForce {
 		update.Force = ""

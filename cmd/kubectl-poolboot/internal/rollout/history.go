@@ -177,8 +177,8 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 				continue
 			}
 			r.Updates = append(r.Updates, hostUpdate{h.Status.NodeRef.Name, u})
-			switch u.Result {
-			case bootstrapv1.UpdateResultDegraded, bootstrapv1.UpdateResultUnreconcilable, bootstrapv1.UpdateResultUnitsFailing:
+			switch {
+			case u.Message != "", u.Result == bootstrapv1.UpdateResultDegraded, u.Result == bootstrapv1.UpdateResultUnreconcilable: // Superseded can have a message
 				r.Failed = append(r.Failed, h.Status.NodeRef.Name)
 			}
 		}

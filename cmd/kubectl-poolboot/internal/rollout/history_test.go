@@ -77,21 +77,23 @@ var _ = Describe("history", func() {
 			return ptr.To(metav1.NewTime(time.Now().Add(time.Duration(minutes) * time.Minute).Truncate(time.Second).UTC()))
 		}
 		a, b, c := done("a"), done("b"), done("c")
-		c.Status.Update.History = []bootstrapv1.HostUpdate{{Configuration: "rendered-infra-bad", StartTime: at(-33), CompletionTime: at(-32), Result: "UnitsFailing", Message: "web.service: it failed"}}
+		c.Status.Update.History = []bootstrapv1.HostUpdate{{Configuration: "rendered-infra-bad", StartTime: at(-33), CompletionTime: at(-32), Result: "UnitsFailing", Message: "web.service: it failed"},
+			{Configuration: newConfig, StartTime: at(-20), CompletionTime: at(-19), Result: "Superseded", Message: "web.service: it failed"}}
 		a.Status.Update.History = []bootstrapv1.HostUpdate{
 			{Configuration: "rendered-infra-bad", StartTime: at(-35), CompletionTime: at(-34), Result: "Degraded", Message: "web.service: it failed"},
 			{Configuration: newConfig, StartTime: at(-25), CompletionTime: at(-24), Result: "Done"}}
 		b.Status.Update.History = []bootstrapv1.HostUpdate{{Configuration: newConfig, StartTime: at(-45), CompletionTime: at(-44), Result: "Done"}, {Configuration: newConfig, StartTime: at(-24)}}
 		s := newSite(handedOut(newConfig, "rendered-infra-bad", newConfig), a, b, c)
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[1:]).To(HaveExactElements(
-			HaveSuffix("ago, deleted <none> <none> <none> <none>"), HaveSuffix("ago, deleted <none> <none> a, c <unknown>"), HaveSuffix("now a, b, c <none> <none> <unknown>")))
+			HaveSuffix("ago, deleted <none> <none> <none> <none>"), HaveSuffix("ago, deleted <none> <none> a, c <unknown>"), HaveSuffix("now a, b, c <none> c <unknown>")))
 		row := func(cells ...any) string { return strings.TrimSpace(fmt.Sprintln(cells...)) }
 		text := func(at *metav1.Time) string { return at.Format(time.RFC3339) }
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra", "--configuration", "rendered-infra-bad")))).To(HaveExactElements(
 			"HOST BEGAN ENDED RESULT MESSAGE", row("a", text(at(-35)), text(at(-34)), "Degraded", "web.service: it failed"),
 			row("c", text(at(-33)), text(at(-32)), "UnitsFailing", "web.service: it failed")))
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra", "--configuration", newConfig)))[1:]).To(HaveExactElements(
-			row("b", text(at(-45)), text(at(-44)), "Done <none>"), row("a", text(at(-25)), text(at(-24)), "Done <none>"), row("b", text(at(-24)), "<none> <none> <none>")))
+			row("b", text(at(-45)), text(at(-44)), "Done <none>"), row("a", text(at(-25)), text(at(-24)), "Done <none>"), row("b", text(at(-24)), "<none> <none> <none>"),
+			row("c", text(at(-20)), text(at(-19)), "Superseded", "web.service: it failed")))
 		Expect(s.run("history", "infra", "--configuration", "no").ErrOut).To(ContainSubstring("--configuration: MachineConfigPool edge/infra has no rendered config no"))
 	})
 
