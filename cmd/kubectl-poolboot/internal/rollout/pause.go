@@ -12,6 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -156,7 +157,14 @@ policy says for the entries that change or differ on the host. Nothing drains or
 			return err
 		}
 		if len(selected) == 0 {
-			return cli.Say(streams.Out, "%s: no host needs it", describe(p))
+			failing := ""
+			if slices.ContainsFunc(configs, func(c bootstrapv1.PoolbootConfig) bool {
+				return conditions.GetReason(&c, bootstrapv1.UpdatedCondition) == bootstrapv1.UnitsFailingReason
+			}) {
+				failing = ". Where units fail, the configuration is applied: correct the MachineConfig, which these hosts get first, or the host, see " +
+					rollout.Command("status", p)
+			}
+			return cli.Say(streams.Out, "%s: no host needs it%s", describe(p), failing)
 		}
 		value := time.Now().UTC().Format(time.RFC3339Nano)
 		for _, config := range selected {

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -59,6 +60,12 @@ var _ = Describe("retry", func() {
 	It("changes nothing if no update failed", func(ctx SpecContext) {
 		s := newSite(nil, waits("a"), done("b"), failed("c", "rendered-infra-bad"))
 		Expect(clitest.ExpectSuccess(s.run("retry", "infra"))).To(Equal("MachineConfigPool edge/infra: no host needs it\n"))
+		Expect(forced(ctx, s)).To(BeEmpty())
+	})
+
+	It("says what to do in place of it about hosts whose units fail", func(ctx SpecContext) {
+		s := newSite(nil, newHost("a", newConfig, newConfig, metav1.ConditionFalse, bootstrapv1.UnitsFailingReason, "web.service: it failed"))
+		Expect(clitest.ExpectSuccess(s.run("retry", "infra"))).To(ContainSubstring("no host needs it. Where units fail, the configuration is applied: correct"))
 		Expect(forced(ctx, s)).To(BeEmpty())
 	})
 
