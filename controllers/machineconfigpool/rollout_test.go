@@ -141,6 +141,17 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(eventReasons()).To(ConsistOf("RolloutCompleted"))
 	})
 
+	It("has no host that waits and blocks itself while one whose units fail is told to run the next configuration", func() {
+		becomes("m1", bootstrapv1.UpdateDoneReason)
+		c := follower("m1", "")
+		Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
+		c.Status.Update.Stage = bootstrapv1.UpdateStarting
+		c.Status.Boot.ServedConfiguration.Name = "rendered-infra-0"
+		Expect(s.Status().Update(ctx(), withProblem(c, bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeNotReadyReason, "it is not Ready"))).To(Succeed())
+		p := becomes("m1", bootstrapv1.UnitsFailingReason)
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsUpdatingReason, "1 of 2 hosts are being updated (m1)"))
+	})
+
 	It("stops at a host whose agent does not answer", func() {
 		p := becomes("m1", bootstrapv1.AgentNotAnsweringReason)
 		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 hosts cannot be updated (m1)"))
