@@ -75,7 +75,8 @@ of their creation. A paused pool can hand out those that are not listed as delet
 
 With --configuration, list the updates of hosts to this config: when each began and ended, and why it failed. A host has
 its last 5 updates on record. Then follow the MachineConfigs, and the pool, that were changed before it was handed out,
-by whom and when. An object that was changed again later counts for the later config only.`,
+when, and by which manager of managedFields: a client, not a user. An object that was changed again later counts for the
+later config only.`,
 		Example: `  # What the pool handed out, and which hosts run it
   kubectl poolboot rollout history infra -n metal
 
@@ -101,10 +102,15 @@ by whom and when. An object that was changed again later counts for the later co
 			}
 		}
 		return output.Print(streams.Out, revisions, func(out io.Writer) error {
-			if configuration != "" {
-				return printUpdates(out, revisions)
+			if configuration == "" {
+				return printRevisions(out, output.Format == cli.FormatWide, revisions)
 			}
-			return printRevisions(out, output.Format == cli.FormatWide, revisions)
+			if !slices.ContainsFunc(revisions, func(r revision) bool { return len(r.Updates) > 0 }) {
+				if _, err := fmt.Fprintf(streams.ErrOut, "no host has an update to it on record: a host keeps its last %d updates, and older ones are not kept\n", bootstrapv1.MaxUpdateHistory); err != nil {
+					return err
+				}
+			}
+			return printUpdates(out, revisions)
 		})
 	})
 }

@@ -125,6 +125,12 @@ var _ = Describe("history", func() {
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[2]).To(Equal(newConfig + " 40m ago, now <none> <none> <none> <none>"))
 	})
 
+	It("says that older updates are not kept if no host has one to a config on record", func() {
+		s := newSite(handedOut(newConfig), done("a"))
+		Expect(s.run("history", "infra", "--configuration", newConfig).ErrOut).To(Equal(
+			"no host has an update to it on record: a host keeps its last 5 updates, and older ones are not kept\n"))
+	})
+
 	It("lists what a config changed when it was handed out, also if the config before it is deleted", func(ctx SpecContext) {
 		s := newSite(func(p *poolv1.MachineConfigPool) {
 			handedOut("rendered-infra-deleted", oldConfig, newConfig)(p)
