@@ -55,7 +55,7 @@ func (p *Plan) DescribeReboot() string {
 	switch {
 	case !p.IsPossible():
 		return "is not enough: a running host can't apply the config"
-	case len(p.Changes) == 0:
+	case len(p.Changes) == 0 && p.Effect() == EffectNone:
 		return "no: nothing changes on the host"
 	case len(reasons) > 0:
 		return "yes: " + excerpt.List(maxReasons, reasons)

@@ -18,6 +18,7 @@ import (
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -212,4 +213,14 @@ func affectsNodes(d difference) bool {
 	return slices.ContainsFunc(d.declared, func(c declaredChange) bool {
 		return c.field == nodeSelectorField || c.field == nodeLabelField || c.field == nodeTaintField
 	})
+}
+
+// restartsKubelet reports whether changes of a pool's spec change the flags of its hosts' kubelets, which are in each
+// host's own part of the configuration.
+func restartsKubelet(changes []declaredChange, before, after poolv1.MachineConfigPool) bool {
+	flags := func(p poolv1.MachineConfigPool) []string {
+		labels, _ := pool.Labels(p) // none if no Node can be registered
+		return registration.Registration{Labels: labels}.KubeletArgs()
+	}
+	return slices.ContainsFunc(changes, func(c declaredChange) bool { return c.field == nodeTaintField }) || !slices.Equal(flags(before), flags(after))
 }

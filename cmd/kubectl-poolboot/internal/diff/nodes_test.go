@@ -15,7 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	bootpool "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
@@ -56,7 +59,7 @@ var _ = Describe("diff of the labels and taints of a pool's Nodes", func() {
 		out := diffed(nil, []string{"node: {labels: {example.com/tier: gold}}"}, node("host-1", nil), node("host-2", map[string]string{"example.com/tier": "mine"}), node("other", nil))
 		Expect(out).To(MatchRegexp(`^MachineConfigPool edge/infra \(Cluster infra-1\)
   config:   rendered-infra-[0-9a-f]{32}, unchanged
-  reboot:   no: the config is the same
+  reboot:   no: Restart kubelet.service \(its flags have the labels and taints of the pool\)
   machines: 2
     Machine infra-a, Node host-1
     Machine infra-b, Node host-2
@@ -68,6 +71,27 @@ var _ = Describe("diff of the labels and taints of a pool's Nodes", func() {
       = label example.com/tier: mine stays
 $`))
 	})
+
+	DescribeTable("says that the kubelet of each running host with an agent restarts when its flags change:",
+		func(isRestarted bool, before, after string) {
+			host, rendered := runningHost("infra-a", "host-1")
+			to := clitest.NewFakeConnection([]string{worker, pool(before)}, host, rendered)
+			to.Own = clitest.NewFakeClientBuilder().Build()
+			r := runDiff(to, "-f", clitest.WriteFile("new.yaml", pool(after)))
+			Expect(r.Code).To(Equal(1), r.ErrOut)
+			reboot, effect := "no: the config is the same", ""
+			if isRestarted {
+				reboot, effect = "no: Restart kubelet.service (its flags have the labels and taints of the pool)", ": Restart"
+			}
+			Expect(r.Out).To(ContainSubstring("  reboot:   " + reboot + "\n  machines: 1\n    Machine infra-a, Node host-1" + effect + "\n"))
+		},
+		Entry("by a new label", true, "paused: false", "node: {labels: {a: b}}"),
+		Entry("by another value", true, "node: {labels: {a: b}}", "node: {labels: {a: c}}"),
+		Entry("without a label", true, "node: {labels: {a: b}}", "paused: false"),
+		Entry("by a new taint", true, "paused: false", "node: {taints: ["+quiet+"]}"),
+		Entry("not by a label that a kubelet can't set", false, "paused: false", "node: {labels: {node-role.kubernetes.io/x: ''}}"),
+		Entry("not by a label rule, which applies when a host boots", false, "paused: false", "node: {labelRules: [{key: a, valueExpression: host.name}]}"),
+	)
 
 	It("shows every field of the spec that changes, also those that a file no longer has", func() {
 		fields := []string{"maxUnavailable: 25%", "kubelet: {wrapper: [/bin/a, b]}", "hosts: {architecture: arm64}",
@@ -140,7 +164,8 @@ $`))
 		Expect(err).NotTo(HaveOccurred())
 		shown := regexp.MustCompile("(?ms)^```console nodes\n\\$ kubectl poolboot diff -f pools -n metal\n(.*?)^```").FindStringSubmatch(string(document))
 		Expect(shown).NotTo(BeNil())
-		to := clitest.NewFakeConnection([]string{worker, pool("node: {labels: {example.com/tier: silver}}")}, clitest.PoolbootConfig("infra", "infra-x7k2m", "host-7"))
+		host, rendered := runningHost("infra-x7k2m", "host-7")
+		to := clitest.NewFakeConnection([]string{worker, pool("node: {labels: {example.com/tier: silver}}")}, host, rendered)
 		to.Own = clitest.NewFakeClientBuilder().WithObjects(node("host-7", map[string]string{"example.com/tier": "silver"}), pod("host-7", "web", corev1.PodRunning)).Build()
 		r := runDiff(to, "-f", clitest.WriteFile("pools.yaml", pool("node: {labels: {example.com/tier: gold}, taints: ["+gpu+"]}")))
 		hash := regexp.MustCompile("-[0-9a-f]{32}")
@@ -243,4 +268,20 @@ func newForbiddenReader(kind client.ObjectList, objects ...client.Object) client
 			return c.List(ctx, list, options...)
 		},
 	})
+}
+
+// runningHost returns a host with an agent that runs what the pool infra renders without MachineConfigs.
+func runningHost(name, node string) (*bootstrapv1.PoolbootConfig, *poolv1.MachineConfig) {
+	GinkgoHelper()
+	pools := make([]poolv1.MachineConfigPool, 2)
+	for i, role := range []string{"worker", "infra"} {
+		pools[i].Name, pools[i].Spec.PoolRole = role, role
+	}
+	result, err := bootpool.Render("infra", pools, nil)
+	Expect(err).NotTo(HaveOccurred())
+	rendered := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: result.Name, Labels: map[string]string{poolv1.RenderedForLabel: "infra"}}, Spec: result.Spec}
+	host := clitest.PoolbootConfig("infra", name, node)
+	record.RevokeToken(host)
+	host.Status.Boot.ServedConfiguration.Name, host.Status.Update.DesiredRevision = rendered.Name, strings.Repeat("0", 64)
+	return host, rendered
 }

@@ -44,9 +44,10 @@ type difference struct {
 	replaced []string
 	// plan is how a running host changes.
 	plan update.Plan
-	// declared are the changes of the pool's spec.
-	declared []declaredChange
-	machines []bootstrapv1.PoolbootConfig
+	// declared are the changes of the pool's spec. restartsKubelet is true when they change the flags of kubelets.
+	declared        []declaredChange
+	restartsKubelet bool
+	machines        []bootstrapv1.PoolbootConfig
 	// to is the rendered config after the change. effects are what the change to it does to the running hosts that have
 	// an agent, by PoolbootConfig.
 	to      poolv1.MachineConfigSpec
@@ -274,12 +275,13 @@ func compareCluster(before, after objects, hosts []bootstrapv1.PoolbootConfig) (
 			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
 		}
 		worker, _ := pool.OfRole(after.pools, poolv1.RoleWorker) // Render has refused several
-		plan, err := pool.PlanUpdate(&p, worker, from.Spec, to.Spec, false, capabilities(p.Spec.PoolRole, hosts))
+		restarts := existing != nil && restartsKubelet(declared, *existing, p)
+		plan, err := pool.PlanUpdate(&p, worker, from.Spec, to.Spec, restarts, capabilities(p.Spec.PoolRole, hosts))
 		if err != nil {
 			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
 		}
 		differences = append(differences, difference{pool: p, before: from.Name, after: to.Name, isNew: isNew, changes: changes,
-			replaced: listReplaced(from.Origins, to.Origins), plan: plan, declared: declared, to: to.Spec})
+			replaced: listReplaced(from.Origins, to.Origins), plan: plan, declared: declared, restartsKubelet: restarts, to: to.Spec})
 	}
 	return differences, notes, nil
 }
@@ -308,13 +310,13 @@ func (d *difference) predict(o objects) {
 	d.effects = map[string]string{}
 	for _, c := range d.machines {
 		runs := c.Status.Boot.ServedConfiguration.Name
-		if !rollout.IsFollowed(&c) || c.Status.Update.DesiredRevision == "" || d.before == d.after && runs == d.after {
+		if !rollout.IsFollowed(&c) || c.Status.Update.DesiredRevision == "" || d.before == d.after && runs == d.after && !d.restartsKubelet {
 			continue
 		}
 		d.effects[c.Name] = unknownEffect
 		at := slices.IndexFunc(o.configs, func(rendered poolv1.MachineConfig) bool { return rendered.Name == runs })
 		if at >= 0 {
-			isMoved := o.configs[at].Labels[poolv1.RenderedForLabel] != d.pool.Name
+			isMoved := d.restartsKubelet || o.configs[at].Labels[poolv1.RenderedForLabel] != d.pool.Name
 			if plan, err := pool.PlanUpdate(&d.pool, worker, o.configs[at].Spec, d.to, isMoved, update.CapabilitiesWithout(c.Status.Update.UnsupportedChanges...)); err == nil {
 				d.effects[c.Name] = string(plan.Effect())
 			}

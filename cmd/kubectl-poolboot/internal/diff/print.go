@@ -28,7 +28,13 @@ func (d difference) print(to io.Writer) error {
 	config, rebootReason := before+" -> "+d.after, d.plan.DescribeReboot()
 	isSame := d.before == d.after
 	if isSame {
-		config, rebootReason = d.after+", unchanged", "no: the config is the same"
+		config = d.after + ", unchanged"
+	}
+	switch {
+	case d.restartsKubelet:
+		rebootReason += " (its flags have the labels and taints of the pool)"
+	case isSame:
+		rebootReason = "no: the config is the same"
 	}
 	out.WriteString(cli.Paragraph("  config:   ", config))
 	if d.pool.Spec.IsPaused() {

@@ -193,7 +193,8 @@ var _ = Describe("explain machine and explain node", func() {
 		config.Status.Boot.ServedConfiguration.Name, config.Status.Update.DesiredRevision = runs, strings.Repeat("0", 64)
 		node.Annotations[agentv1.ReportVersionAnnotation], node.Annotations[agentv1.DriftAnnotation] = "1", drift
 		infra += "status: {configuration: {name: " + runs + "}}\n---\n" +
-			clitest.Config(runs, "none", strings.Replace(clitest.Motd("new"), "{", "{kernelArguments: [nosmt], ", 1))
+			strings.Replace(clitest.Config(runs, "none", strings.Replace(clitest.Motd("new"), "{", "{kernelArguments: [nosmt], ", 1)),
+				"machineconfiguration.openshift.io/role: none", poolv1.RenderedForLabel+": infra", 1)
 		_, r := asked(true, "node", "infra-x7k2m")
 		Expect(r.Out).To(MatchRegexp(`Reboot: +%s\n`, want))
 	},
