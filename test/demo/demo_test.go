@@ -183,11 +183,13 @@ var _ = Describe("make demo", func() {
 	)
 
 	It("with KEEP=1 prints what to try it with, and how to stop it", func() {
-		text := look{bin: "/site/bin", management: "/site/m/kubeconfig", workload: "/site/w/kubeconfig", manager: "http://127.0.0.1:1/metrics",
-			configServer: "http://127.0.0.1:2/metrics", dir: "/site", pid: 42}.String()
+		shown := look{bin: "/site/bin", management: "/site/m/kubeconfig", workload: "/site/w/kubeconfig", manager: "http://127.0.0.1:1/metrics",
+			configServer: "http://127.0.0.1:2/metrics", auditLog: "/site/w/audit.log", dir: "/site", pid: 42}
+		Expect(shown.flows()).To(ContainSubstring("The audit log of the workload cluster is /site/w/audit.log.\n"))
+		text := shown.String()
 		Expect(text).To(And(ContainSubstring("export PATH=/site/bin:$PATH KUBECONFIG=/site/m/kubeconfig WORKLOAD_KUBECONFIG=/site/w/kubeconfig\n"),
 			ContainSubstring("curl http://127.0.0.1:1/metrics   # manager"), ContainSubstring("curl http://127.0.0.1:2/metrics   # config server"),
-			ContainSubstring("kill -INT 42")))
+			ContainSubstring("The audit log of the workload cluster is /site/w/audit.log.\n"), ContainSubstring("kill -INT 42")))
 	})
 
 	It("with FLOWS=1 sets up the site of docs/flows.md", func() {

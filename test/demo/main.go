@@ -174,7 +174,7 @@ func waitForInterrupt(ctx context.Context, s *site.Site, text func(look) string)
 	fmt.Print(text(look{
 		bin: bin, management: s.Management.Kubeconfig, workload: s.Workload.Kubeconfig,
 		manager: s.Manager.MetricsURL(), configServer: s.ConfigServer.MetricsURL(),
-		dir: s.Dir(), pid: os.Getpid(),
+		auditLog: s.Workload.AuditLog, dir: s.Dir(), pid: os.Getpid(),
 	}))
 	<-ctx.Done()
 	return nil
@@ -185,7 +185,7 @@ type look struct {
 	bin                   string // with kubectl and the plugin
 	management, workload  string // kubeconfigs
 	manager, configServer string // URLs of metrics
-	dir                   string
+	auditLog, dir         string
 	pid                   int
 }
 
@@ -215,6 +215,7 @@ The site of docs/flows.md is running. For its shells, run in other terminals:
 
 func (l look) end() string {
 	return fmt.Sprintf(`The logs and the disks of the hosts are in %s.
+The audit log of the workload cluster is %s.
 To stop, press Ctrl-C or run kill -INT %d. The demo then stops everything and cleans up.
-`, l.dir, l.pid)
+`, l.dir, l.auditLog, l.pid)
 }

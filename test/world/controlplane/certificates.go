@@ -23,11 +23,14 @@ const (
 	auditLog            = "audit.log"
 )
 
-// auditEverything logs the metadata of all requests, once per request.
+// auditEverything logs the metadata of all requests, once per request, and each version of a Node that is written.
 const auditEverything = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
+- level: RequestResponse
+  verbs: [create, update, patch]
+  resources: [{resources: [nodes, nodes/status]}]
 - level: Metadata
 `
 

@@ -43,7 +43,7 @@ type Options struct {
 	// the Service kubernetes leads to the API server, which Host must make reachable for Pods, and the API server calls
 	// webhooks at the addresses of their Pods, which this machine must have routes to. Optional.
 	PodNetwork string
-	// Audit logs all API requests at metadata level, see ControlPlane.AuditLog and Requests.
+	// Audit logs all API requests, and what is written to Nodes, see ControlPlane.AuditLog and Requests.
 	Audit bool
 	// Log gets messages about starts and stops. The zero value discards them.
 	Log logr.Logger

@@ -2,8 +2,10 @@ package controlplane_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
@@ -77,6 +80,26 @@ var _ = Describe("a control plane", Ordered, func() {
 
 	It("logs requests with their users", func() {
 		Expect(plane.Requests()).To(ContainElement(HaveField("User.Name", "system:node:n1")))
+	})
+
+	It("logs the Node that a write returned, from which docs/tasks.md proves where a host was", func(ctx SpecContext) {
+		_, err := admin.CoreV1().Nodes().Patch(ctx, "n1", types.MergePatchType, []byte(`{"metadata": {"labels": {"example.com/in": "infra"}}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		labels := func() (all []map[string]string) {
+			data, err := os.ReadFile(plane.AuditLog)
+			Expect(err).NotTo(HaveOccurred())
+			for line := range strings.Lines(string(data)) {
+				var event struct {
+					ObjectRef      struct{ Resource, Name string }
+					ResponseObject corev1.Node
+				}
+				if json.Unmarshal([]byte(line), &event) == nil && event.ObjectRef.Resource == "nodes" && event.ResponseObject.Name == "n1" {
+					all = append(all, event.ResponseObject.Labels)
+				}
+			}
+			return all
+		}
+		Eventually(labels).Should(ContainElements(Not(HaveKey("example.com/in")), HaveKeyWithValue("example.com/in", "infra")))
 	})
 })
 
