@@ -167,6 +167,12 @@ $`))
 		Expect(r.ErrOut).To(BeEmpty())
 	})
 
+	It("compares the first pool worker of a Cluster, and a pool that waited for it, with nothing", func() {
+		r := runDiff(clitest.NewFakeConnection([]string{infra}), "-f", clitest.WriteFile("new.yaml", worker))
+		Expect(r.ErrOut).To(And(ContainSubstring(`note: MachineConfigPool "infra" can't be rendered now (`), HaveSuffix("): the comparison is with nothing\n"), Not(ContainSubstring(`MachineConfigPool "worker"`))))
+		Expect(r.Out).To(And(MatchRegexp("config:   nothing -> rendered-infra-"), MatchRegexp(`config:   new, compared with nothing -> rendered-worker-`)))
+	})
+
 	It("keeps what a file leaves out and kubectl apply has not set, as kubectl apply does", func() {
 		applied := strings.Replace(infra, "name: infra\n", `name: infra
   annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"clusterName":"infra-1","poolRole":"infra","node":{"labels":{"a":"1"}}}}'}
@@ -328,6 +334,7 @@ $`))
 		to := clitest.NewFakeConnection([]string{clitest.Config("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`)}, broken, rendered)
 		r := runDiff(to, "-f", clitest.WriteFile("new.yaml", clitest.Config("50-a", "worker", "{kernelArguments: [quiet, nosmt]}")))
 		Expect(r.ErrOut).To(HavePrefix(`note: MachineConfigPool "worker" can't be rendered now (MachineConfig "50-a": spec.config: `))
+		Expect(r.ErrOut).To(HaveSuffix("the comparison is with " + last + "\n"))
 		Expect(r.Out).To(And(ContainSubstring("config:   "+last+" -> "), ContainSubstring("+nosmt"), Not(ContainSubstring("+quiet"))))
 		Expect(r.Code).To(Equal(1))
 	})

@@ -1,6 +1,7 @@
 package diff
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -260,7 +261,7 @@ func compareCluster(before, after objects, hosts []bootstrapv1.PoolbootConfig) (
 		}
 		from, isNew, err := before.render(p.Spec.PoolRole)
 		if err != nil {
-			notes = append(notes, fmt.Sprintf("MachineConfigPool %q can't be rendered now (%v): the comparison uses its last rendered config", p.Name, err))
+			notes = append(notes, fmt.Sprintf("MachineConfigPool %q can't be rendered now (%v): the comparison is with %s", p.Name, err, cmp.Or(from.Name, "nothing")))
 		}
 		existing, _ := pool.OfRole(before.pools, p.Spec.PoolRole)
 		declared, err := compareDeclared(existing, p)
@@ -341,11 +342,15 @@ func capabilities(role string, hosts []bootstrapv1.PoolbootConfig) update.Capabi
 	return update.CapabilitiesWithout(unsupported...)
 }
 
-// render returns what the pool with a role renders; for a new pool, what worker renders. When the pool can't be
-// rendered, it returns the last rendered config and an error.
+// render returns what the pool with a role renders; for a new pool, what worker renders, or nothing without worker.
+// When the pool can't be rendered, it returns the last rendered config, if there is one, and an error.
 func (o objects) render(role string) (rendered *pool.Rendered, isNew bool, err error) {
-	if _, err := pool.OfRole(o.pools, role); errors.As(err, new(*pool.NotFoundError)) {
-		if role, isNew = poolv1.RoleWorker, true; len(o.pools) == 0 {
+	isMissing := func(role string) bool {
+		_, err := pool.OfRole(o.pools, role)
+		return errors.As(err, new(*pool.NotFoundError))
+	}
+	if isMissing(role) {
+		if role, isNew = poolv1.RoleWorker, true; isMissing(role) {
 			return &pool.Rendered{}, isNew, nil
 		}
 	}
