@@ -33,7 +33,7 @@ var certificateKey = client.ObjectKey{Namespace: poolbootNamespace, Name: "poolb
 
 // upgradeTo upgrades or rolls back with clusterctl, and waits for the Pods for some seconds.
 func upgradeTo(ctx context.Context, version string, seconds int) error {
-	_, _, err := cli.Run(ctx, cluster.Kubeconfig, "upgrade", "apply", "--bootstrap="+poolbootNamespace+"/poolboot:"+version,
+	_, _, err := cli.Run(ctx, cluster.Kubeconfig, "upgrade", "apply", "--bootstrap=poolboot:"+version,
 		"--wait-providers", fmt.Sprintf("--wait-provider-timeout=%d", seconds))
 	return err
 }
