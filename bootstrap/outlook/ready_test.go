@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 var _ = Describe("Ready", func() {
@@ -59,4 +60,17 @@ var _ = Describe("Ready", func() {
 		Entry("a deletion", metav1.ConditionFalse, bootstrapv1.DeletingReason, complete,
 			func(config *bootstrapv1.PoolbootConfig) { config.DeletionTimestamp = ptr.To(metav1.Now()) }),
 	)
+})
+
+var _ = Describe("Message", func() {
+	It("does not say that a host has not requested its configuration once it has, and the manager did not see it", func() {
+		config := &bootstrapv1.PoolbootConfig{}
+		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown, Reason: bootstrapv1.WaitingForHostReason,
+			Message: "host server-2 " + NotRequested + " from https://boot.example.com yet: check its console"})
+		Expect(Message(config)).To(HavePrefix("host server-2 was chosen and has not requested"))
+		config.Status.Requests.RequestedTime = ptr.To(metav1.NowMicro())
+		stage, _ := record.StageOf(config)
+		Expect(stage).To(Equal(record.StagePreparing))
+		Expect(Message(config)).To(HavePrefix("the host has requested its configuration: "))
+	})
 })
