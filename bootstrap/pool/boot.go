@@ -145,7 +145,7 @@ func (b Boot) decideRole(retained string) (string, Reason, error) {
 		return role, FromSpec, b.checkRole(role)
 	}
 	decision, err := Decide(b.machineLabels(), b.Pools)
-	switch unselected := b.unselectedLabels(); {
+	switch unselected := UnselectedLabels(b.machineLabels(), b.Pools); {
 	case err != nil:
 		return "", "", err
 	case decision.ControlPlane:
@@ -192,22 +192,21 @@ func (b Boot) missingRole() string {
 	return ""
 }
 
-// unselectedLabels returns the role labels of the Machine that no pool selects, as key=value in order. The caller has
-// checked that no custom pool selects the Machine.
-func (b Boot) unselectedLabels() (unselected []string) {
+// UnselectedLabels returns the role labels of a Machine or Node that no pool selects, as key=value in order. The caller
+// has checked that no custom pool selects the Machine or Node.
+func UnselectedLabels(labels map[string]string, pools []poolv1.MachineConfigPool) (unselected []string) {
 	selected := sets.New(poolv1.NodeRoleLabelPrefix + poolv1.RoleWorker)
 	for _, role := range controlPlaneRoles {
 		selected.Insert(poolv1.NodeRoleLabelPrefix + role)
 	}
-	for _, p := range b.Pools {
+	for _, p := range pools {
 		if !IsCustom(p.Spec.PoolRole) {
 			selected.Insert(SelectorKeys(p)...)
 		}
 	}
-	machineLabels := b.machineLabels()
-	for _, key := range slices.Sorted(maps.Keys(machineLabels)) {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if strings.HasPrefix(key, poolv1.NodeRoleLabelPrefix) && !selected.Has(key) {
-			unselected = append(unselected, key+"="+machineLabels[key])
+			unselected = append(unselected, key+"="+labels[key])
 		}
 	}
 	return unselected

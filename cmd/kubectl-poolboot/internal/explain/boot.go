@@ -45,8 +45,8 @@ type bootReport struct {
 	Update string `json:"update"`
 	// Reboot is whether the host must reboot to run what its pool hands out, and because of what.
 	Reboot string `json:"reboot"`
-	// Stage is the stage of the boot since the time Since, Message what it waits for or what is wrong. They are empty
-	// for a Node that Poolboot did not boot.
+	// Stage is the stage of the boot since the time Since, Message what it waits for or what is wrong. For a Node that
+	// Poolboot did not boot, Stage is empty, and Message says so.
 	Stage    record.Stage    `json:"stage"`
 	Since    time.Time       `json:"since,omitzero"`
 	Message  string          `json:"message"`
@@ -126,7 +126,7 @@ func noProperties() nodeProperties { return nodeProperties{[]nodeProperty{}, []n
 
 // print prints the answer as text.
 func (b *bootReport) print(out io.Writer) error {
-	head := [][]string{{"Machine:", b.Machine}, {"Config:", b.PoolbootConfig}, {"Cluster:", b.Cluster}, {"Host:", b.Host}, {"Node:", b.Node}}
+	head := [][]string{{"Machine:", b.Machine}, {"Config:", cmp.Or(b.PoolbootConfig, b.Message)}, {"Cluster:", b.Cluster}, {"Host:", b.Host}, {"Node:", b.Node}}
 	if len(b.Addresses) > 0 {
 		head = append(head, []string{"Token:", "used from " + boots.JoinAddresses(b.Addresses, ", ")})
 	}

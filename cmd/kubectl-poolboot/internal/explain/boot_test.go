@@ -349,6 +349,20 @@ var _ = Describe("explain machine and explain node", func() {
 		})
 	})
 
+	It("report a role label of a Node that no pool selects, as for a Machine, whether Poolboot booted it or not", func() {
+		const task = "correct or remove node-role.kubernetes.io/infa= of Node infra-x7k2m, or create its pool: no pool selects this label"
+		node.Labels["node-role.kubernetes.io/infa"] = ""
+		todo := func() []string {
+			answer, _ := asked(true, "node", "infra-x7k2m", "-o", "json")
+			return answer.Todo
+		}
+		Expect(todo()).To(BeEmpty(), "it is in a custom pool")
+		delete(node.Labels, "node-role.kubernetes.io/infra")
+		Expect(todo()).To(ContainElement(task))
+		node.Annotations, config.OwnerReferences, config.Status.NodeRef = nil, nil, bootstrapv1.NodeReference{}
+		Expect(todo()).To(ConsistOf(task))
+	})
+
 	It("find the PoolbootConfig of a Node by its annotation, and use the labels of a Node that Poolboot did not boot", func() {
 		config.Status.NodeRef = bootstrapv1.NodeReference{}
 		answer, r := asked(true, "node", "infra-x7k2m", "-o", "json")
@@ -360,6 +374,7 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(answer.PoolbootConfig).To(BeEmpty(), "Poolboot did not boot it")
 		Expect(answer.Why).To(Equal("node-role.kubernetes.io/infra="))
 		Expect(answer.Pool).To(Equal("infra"))
+		Expect(answer.Message).To(Equal("none: no PoolbootConfig has this Node, so Poolboot neither booted it nor manages it"))
 		_, r = asked(false, "node", "infra-x7k2m")
 		Expect(r.Code).To(Equal(1))
 		Expect(r.ErrOut).To(ContainSubstring("secrets is forbidden"))

@@ -67,7 +67,9 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 	}
 	var err error
 	b.membership, err = s.decidePool()
+	b.checkRoleLabels(s)
 	if s.config == nil {
+		b.Message = "none: no PoolbootConfig has this Node, so Poolboot neither booted it nor manages it"
 		if err != nil {
 			b.addTask("correct the labels of Node " + s.node.Name + ": " + err.Error())
 		}
@@ -107,6 +109,21 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 		b.compareRules(s, registration)
 	}
 	return b
+}
+
+// checkRoleLabels adds what to do about role labels of the Node that no pool selects, with which no Machine would boot.
+func (b *bootReport) checkRoleLabels(s *subject) {
+	if s.node == nil || s.config != nil && s.config.Spec.PoolRole != "" { // then role labels need not name pools
+		return
+	}
+	decision, err := pool.Decide(s.node.Labels, s.pools)
+	isWindows := s.node.Labels[corev1.LabelOSStable] == string(corev1.Windows)
+	if err != nil || decision.ControlPlane || isWindows || pool.IsCustom(decision.Role) {
+		return
+	}
+	if unselected := pool.UnselectedLabels(s.node.Labels, s.pools); len(unselected) > 0 {
+		b.addTask(fmt.Sprintf("correct or remove %s of Node %s, or create its pool: no pool selects this label", strings.Join(unselected, " and "), s.node.Name))
+	}
 }
 
 // compareRules adds what to do if the Node lacks labels that the rules of its pool give to new hosts: rules are
