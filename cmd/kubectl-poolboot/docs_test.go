@@ -110,6 +110,23 @@ var _ = Describe("The documentation", func() {
 		Expect(labels).To(Equal(sets.New(input.RoleLabel)))
 	})
 
+	It("names the commands without --output", func() {
+		page, err := os.ReadFile(sourcetree.Path("docs", "kubectl-poolboot.md"))
+		Expect(err).NotTo(HaveOccurred())
+		sentence := regexp.MustCompile("(?s)`-o yaml`, but not of (.*?);").FindSubmatch(page)
+		Expect(sentence).NotTo(BeNil())
+		var named, without []string
+		for _, command := range regexp.MustCompile("(\\w+)`").FindAllSubmatch(sentence[1], -1) {
+			named = append(named, string(command[1]))
+		}
+		eachCommand(func(cmd *cobra.Command) {
+			if !cmd.HasSubCommands() && cmd.Flags().Lookup("output") == nil {
+				without = append(without, cmd.Name())
+			}
+		})
+		Expect(named).To(ConsistOf(without))
+	})
+
 	It("has commands and flags in the page of tasks that exist", func() {
 		page, err := os.ReadFile(sourcetree.Path("docs", "tasks.md"))
 		Expect(err).NotTo(HaveOccurred())
