@@ -77,11 +77,18 @@ demo: rootfs $(if $(KEEP)$(FLOWS),$(REAL_PARTS),$(filter-out $(BIN)/kube-schedul
 
 .PHONY: demo-shell
 demo-shell: ## Open a shell on a host of the demo that KEEP=1 or FLOWS=1 has left running. HOST: its BareMetalHost.
-	@for pid in $$(for demo in $$(pgrep -x demo); do [ ! /proc/$$demo/cwd -ef . ] || pgrep --parent $$demo -f '^/sbin/init systemd.show_status=1'; done); do \
-		if [ "$$(nsenter --uts --target $$pid hostname)" = "$(HOST)" ]; then \
-			nsenter --all --target $$pid env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM="$$TERM" /bin/bash; exit $$?; \
-		fi; \
-	done; echo "No running host of a demo has the name HOST=$(HOST). What to do: if it is off, set spec.online of its BareMetalHost. Otherwise, run make demo KEEP=1, and set HOST to one of its BareMetalHosts." >&2; exit 1
+	@hosts=; demos=; for demo in $$(pgrep -x demo); do [ /proc/$$demo/cwd -ef . ] || continue; demos=$$demo; \
+		for pid in $$(pgrep --parent $$demo -f '^/sbin/init systemd.show_status=1'); do \
+			host=$$(nsenter --uts --target $$pid hostname); hosts="$$hosts $$host"; \
+			if [ "$$host" = "$(HOST)" ]; then \
+				nsenter --all --target $$pid env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM="$$TERM" /bin/bash; exit $$?; \
+			fi; \
+		done; \
+	done; \
+	do="run make demo KEEP=1 or make demo FLOWS=1, and set HOST to one of its BareMetalHosts"; \
+	[ -z "$$demos" ] || do="see the hosts with kubectl get baremetalhosts --all-namespaces and the first KUBECONFIG that the demo printed, and set spec.online of one that is off"; \
+	[ -z "$$hosts" ] || do="set HOST to one that runs:$$hosts. Otherwise, $$do"; \
+	echo "No running host of a demo has the name HOST=$(HOST). What to do: $$do." >&2; exit 1
 
 # These packages start no goroutine (hack/architecture tests it), and their tests take several times as long with the race detector.
 SEQUENTIAL := bootstrap/agent bootstrap/agent/accounts bootstrap/agent/hostfiles bootstrap/agent/kernelarguments bootstrap/agent/osimage bootstrap/agent/systemd bootstrap/ignition bootstrap/join bootstrap/nodelabels bootstrap/pool bootstrap/rollout bootstrap/update

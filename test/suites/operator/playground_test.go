@@ -26,7 +26,7 @@ func describePlayground() {
 		Expect(other.Start()).To(Succeed())
 		DeferCleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
 		Eventually(func() int { return run("pgrep", "--parent", strconv.Itoa(os.Getpid()), "-f", "^/sbin/init").Code }).Should(BeZero())
-		Expect(run("make", "-C", filepath.Dir(demo.bin), "demo-shell", "HOST=host-9").Out).To(ContainSubstring("No running host of a demo has the name HOST=host-9. What to do: if it is off, set spec.online"))
+		Expect(run("make", "-C", filepath.Dir(demo.bin), "demo-shell", "HOST=host-9").Out).To(ContainSubstring("No running host of a demo has the name HOST=host-9. What to do: set HOST to one that runs: "))
 	})
 
 	It("can run Pods on the hosts of the demo", func() {
