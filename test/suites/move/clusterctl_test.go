@@ -3,7 +3,6 @@ package move
 import (
 	"context"
 	"path/filepath"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,26 +13,22 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
-// labelKinds labels the CRDs of providers, as clusterctl init does, and the CRDs of the Bare Metal Operator, as
-// Metal3's documentation requires of users.
+// labelKinds labels the CRDs of the Bare Metal Operator, as Metal3's documentation requires of users.
 func labelKinds(ctx context.Context, c client.Client) {
 	GinkgoHelper()
 	var kinds apiextensionsv1.CustomResourceDefinitionList
 	Expect(c.List(ctx, &kinds)).To(Succeed())
 	for _, kind := range kinds.Items {
-		before := kind.DeepCopy()
-		switch {
-		case kind.Spec.Group == "metal3.io":
-			metav1.SetMetaDataLabel(&kind.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
-			if kind.Spec.Names.Kind == "BareMetalHost" {
-				metav1.SetMetaDataLabel(&kind.ObjectMeta, clusterctlv1.ClusterctlMoveHierarchyLabel, "")
-			}
-		case !strings.HasSuffix(kind.Spec.Group, "cluster.x-k8s.io") && kind.Spec.Group != poolv1.GroupVersion.Group:
+		if kind.Spec.Group != "metal3.io" {
 			continue
+		}
+		before := kind.DeepCopy()
+		metav1.SetMetaDataLabel(&kind.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
+		if kind.Spec.Names.Kind == "BareMetalHost" {
+			metav1.SetMetaDataLabel(&kind.ObjectMeta, clusterctlv1.ClusterctlMoveHierarchyLabel, "")
 		}
 		metav1.SetMetaDataLabel(&kind.ObjectMeta, clusterctlv1.ClusterctlLabel, "")
 		Expect(c.Patch(ctx, &kind, client.MergeFrom(before))).To(Succeed())

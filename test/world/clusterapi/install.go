@@ -10,11 +10,13 @@ import (
 	"strings"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/test/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -32,13 +34,24 @@ func Install(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{
-		Paths: []string{filepath.Join(clusterAPI, "core", "config", "crd", "bases")},
-		CRDs: append(config.CRDs(), builder.GenericControlPlaneCRD.DeepCopy(), builder.GenericBootstrapConfigCRD.DeepCopy(),
-			builder.GenericBootstrapConfigTemplateCRD.DeepCopy()),
-		ErrorIfPathMissing: true,
-		MaxTime:            time.Minute,
-	})
+	return installProviders(cfg, filepath.Join(clusterAPI, "core", "config", "crd", "bases"), append(config.CRDs(), builder.GenericControlPlaneCRD.DeepCopy(),
+		builder.GenericBootstrapConfigCRD.DeepCopy(), builder.GenericBootstrapConfigTemplateCRD.DeepCopy())...)
+}
+
+// installProviders installs CustomResourceDefinitions with the label that clusterctl init gives to those of providers.
+// The Bare Metal Operator is none.
+func installProviders(cfg *rest.Config, folder string, others ...*apiextensionsv1.CustomResourceDefinition) error {
+	options := envtest.CRDInstallOptions{Paths: []string{folder}, CRDs: others, ErrorIfPathMissing: true, MaxTime: time.Minute}
+	if err := envtest.ReadCRDFiles(&options); err != nil {
+		return err
+	}
+	options.Paths = nil
+	for _, crd := range options.CRDs {
+		if crd.Spec.Group != bmov1alpha1.GroupVersion.Group {
+			metav1.SetMetaDataLabel(&crd.ObjectMeta, clusterctlv1.ClusterctlLabel, "")
+		}
+	}
+	_, err := envtest.InstallCRDs(cfg, options)
 	return err
 }
 
@@ -67,10 +80,7 @@ func InstallGenericControlPlane(ctx context.Context, cfg *rest.Config) error {
 
 // InstallMetal3 installs the CustomResourceDefinitions of Metal3 in the same way.
 func InstallMetal3(cfg *rest.Config) error {
-	_, err := envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{
-		Paths: []string{sourcetree.Path("test", "world", "metal3", "crds")}, ErrorIfPathMissing: true, MaxTime: time.Minute,
-	})
-	return err
+	return installProviders(cfg, sourcetree.Path("test", "world", "metal3", "crds"))
 }
 
 // clusterAPIDir returns the directory of Cluster API's module.

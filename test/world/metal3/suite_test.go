@@ -8,7 +8,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -77,3 +79,14 @@ func createBMCSecret(ctx context.Context, namespace, name string) {
 	Expect(c.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		StringData: map[string]string{"username": "admin", "password": "example"}})).To(Succeed())
 }
+
+var _ = Describe("The CRDs", func() {
+	It("have the label by which clusterctl finds what to move, if their provider is installed with it", func(ctx SpecContext) {
+		var crds apiextensionsv1.CustomResourceDefinitionList
+		Expect(c.List(ctx, &crds)).To(Succeed())
+		Expect(len(crds.Items)).To(BeNumerically(">", 20))
+		for _, crd := range crds.Items {
+			Expect(metav1.HasLabel(crd.ObjectMeta, clusterctlv1.ClusterctlLabel)).To(Equal(crd.Spec.Group != "metal3.io"), crd.Name)
+		}
+	})
+})
