@@ -232,7 +232,7 @@ var _ = Describe("Poolboot installed with clusterctl", Ordered, func() {
 		for address, port := range map[string]int{server.Status.PodIP: 8080, manager.Status.PodIP: 8443} {
 			Eventually(ctx, connects).WithArguments(ctx, other, address, port).Should(BeTrue())
 		}
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("keeps hosts, pools and tokens when an upgrade is killed, its images are missing, and it is rolled back", func(ctx SpecContext) {
 		Expect(buildRelease(ctx, sourcetree.Path(), nextRelease)).To(Succeed())
