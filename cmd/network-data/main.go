@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/networkdata"
@@ -99,7 +101,26 @@ func readDrive(root, name string) (_ []byte, err error) {
 		return nil, fmt.Errorf("mount the config drive: %w: %s", err, bytes.TrimSpace(output))
 	}
 	defer func() { err = errors.Join(err, exec.Command("umount", mountpoint).Run()) }()
-	return os.ReadFile(filepath.Join(mountpoint, name))
+	return readFile(mountpoint, name)
+}
+
+// readFile reads a file of a drive, whose contents are not trusted: a link can't leave it, and nothing else than a file
+// is opened for longer than its kind is known.
+func readFile(directory, name string) ([]byte, error) {
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("%s on the config drive is not a file", name), err)
+	}
+	return io.ReadAll(io.LimitReader(file, networkdata.MaxSize+1))
 }
 
 // find waits for the config drive. The booted system is on the same disk, and in the initramfs nothing continues

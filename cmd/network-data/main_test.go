@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -141,6 +142,41 @@ func TestConfigDriveThatAppearsLate(t *testing.T) {
 	time.AfterFunc(300*time.Millisecond, func() { _ = os.Rename(h.path("later"), h.path("dev/disk/by-label/CONFIG-2")) })
 	h.run()
 	h.expect("70-network-data-nic1.network", "99-dhcp.network")
+}
+
+// A drive can have anything, and systemd-networkd waits.
+func TestConfigDriveWithSomethingElseThanAFile(t *testing.T) {
+	for name, create := range map[string]func(h *host, name string) error{
+		"a FIFO":                    func(_ *host, name string) error { return syscall.Mkfifo(name, 0o600) },
+		"a directory":               func(_ *host, name string) error { return os.Mkdir(name, 0o700) },
+		"a link to an endless file": func(_ *host, name string) error { return os.Symlink("/dev/zero", name) },
+		"a link to a file of the host": func(h *host, name string) error {
+			h.write("secret", static)
+			return os.Symlink(h.path("secret"), name)
+		},
+		"a huge file": func(h *host, name string) error {
+			h.write("drive/openstack/latest/network_data.json", static)
+			return os.Truncate(name, 1<<40)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, "")
+			if err := create(h, h.path("drive/openstack/latest/network_data.json")); err != nil {
+				t.Fatal(err)
+			}
+			failed := make(chan error, 1)
+			go func() { failed <- run(h.root) }()
+			select {
+			case err := <-failed:
+				if err == nil || !strings.Contains(err.Error(), "network_data.json") {
+					t.Errorf("%v", err)
+				}
+				h.expect()
+			case <-time.After(5 * time.Second):
+				t.Error("it waits for ever")
+			}
+		})
+	}
 }
 
 func TestConfigDriveThatCannotBeMounted(t *testing.T) {
