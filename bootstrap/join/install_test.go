@@ -46,10 +46,11 @@ var _ = Describe("A host that installs its agent after its boot", func() {
 		served   string // the program that the config server sends
 		answered int    // the status of the assignment
 		revision string // what the Node says, if it is not the revision of the assignment
+		trusted  string // a directory with the CAs that the image of the host trusts
 	)
 	path := func(name string) string { return filepath.Join(root, name) }
 	BeforeEach(func() {
-		root, served, answered, revision = GinkgoT().TempDir(), program, http.StatusOK, ""
+		root, served, answered, revision, trusted = GinkgoT().TempDir(), program, http.StatusOK, "", ""
 		in = newInput(bootstrapv1.JoinTypeKubelet)
 		in.Config.Spec.ConfigSource.Type = bootstrapv1.ConfigSourceTypeInline
 		in.Config.Annotations = nil
@@ -98,6 +99,9 @@ var _ = Describe("A host that installs its agent after its boot", func() {
 			"'/var/lib/kubelet/pki/kubelet-client-current.pem'", path("kubelet.pem")).Replace(contents(config, "/etc/poolboot/install-agent.sh"))
 		said := gbytes.NewBuffer()
 		cmd := exec.CommandContext(ctx, "sh", "-c", script)
+		if trusted != "" {
+			cmd = exec.CommandContext(ctx, "unshare", "--mount", "sh", "-c", "mount --bind '"+trusted+"' /etc/ssl/certs && exec sh -c \"$0\"", script)
+		}
 		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = said, said, time.Second
 		Expect(cmd.Start()).To(Succeed())
 		DeferCleanup(func() {
@@ -130,6 +134,20 @@ var _ = Describe("A host that installs its agent after its boot", func() {
 		Entry("if the config server sends another assignment", func() { revision = strings.Repeat("0", 64) }, "is not the one that its Node names"),
 		Entry("if it downloads another program", func() { served = "#!/bin/bash\n" }, "is not the agent with the hash"),
 	)
+
+	It("trusts no other CA of its image", func(ctx SpecContext) {
+		if os.Geteuid() != 0 {
+			Skip("needs root, for a mount namespace")
+		}
+		trusted = path("trusted")
+		Expect(os.Mkdir(trusted, 0o755)).To(Succeed())
+		Expect(os.WriteFile(filepath.Join(trusted, "ca.pem"), in.Offer.ServerCA, 0o600)).To(Succeed())
+		Expect(exec.Command("openssl", "rehash", trusted).Run()).To(Succeed())
+		in.Offer.ServerCA = bytes.Split(newKubeletCertificate(), []byte("-----BEGIN EC"))[0]
+		said := start(ctx)
+		Eventually(ctx, said).WithTimeout(20 * time.Second).Should(gbytes.Say("SSL certificate problem"))
+		Expect(path("state/bin/agent")).NotTo(BeAnExistingFile())
+	})
 
 	It("has nothing to install if no agent is offered", func() {
 		in.Offer.Agent.SHA512 = nil
