@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -46,11 +47,12 @@ var _ = Describe("A host that installs its agent after its boot", func() {
 		served   string // the program that the config server sends
 		answered int    // the status of the assignment
 		revision string // what the Node says, if it is not the revision of the assignment
+		padding  int64  // how many bytes follow the program
 		trusted  string // a directory with the CAs that the image of the host trusts
 	)
 	path := func(name string) string { return filepath.Join(root, name) }
 	BeforeEach(func() {
-		root, served, answered, revision, trusted = GinkgoT().TempDir(), program, http.StatusOK, "", ""
+		root, served, answered, revision, padding, trusted = GinkgoT().TempDir(), program, http.StatusOK, "", 0, ""
 		in = newInput(bootstrapv1.JoinTypeKubelet)
 		in.Config.Spec.ConfigSource.Type = bootstrapv1.ConfigSourceTypeInline
 		in.Config.Annotations = nil
@@ -68,6 +70,7 @@ var _ = Describe("A host that installs its agent after its boot", func() {
 			case strings.HasPrefix(r.URL.Path, "/agent/"+in.Offer.Agent.SHA512[runtime.GOARCH]):
 				packed := gzip.NewWriter(w)
 				_, _ = packed.Write([]byte(served))
+				_, _ = io.CopyN(packed, zeros{}, padding)
 				_ = packed.Close()
 			case len(r.TLS.PeerCertificates) == 0:
 				w.WriteHeader(http.StatusUnauthorized)
@@ -135,6 +138,13 @@ var _ = Describe("A host that installs its agent after its boot", func() {
 		Entry("if it downloads another program", func() { served = "#!/bin/bash\n" }, "is not the agent with the hash"),
 	)
 
+	It("does not fill its disk with what the config server sends", func(ctx SpecContext) {
+		padding = 300 << 20 // less than 1 MiB in the answer
+		said := start(ctx)
+		Eventually(ctx, said).WithTimeout(20 * time.Second).Should(gbytes.Say("is not the agent with the hash"))
+		Expect(os.Stat(path("state/bin/agent.new"))).To(HaveField("Size()", BeNumerically("<=", 64<<20)))
+	})
+
 	It("trusts no other CA of its image", func(ctx SpecContext) {
 		if os.Geteuid() != 0 {
 			Skip("needs root, for a mount namespace")
@@ -162,6 +172,14 @@ var _ = Describe("A host that installs its agent after its boot", func() {
 		Expect(unitText(config, ignition.InstallAgentUnit)).NotTo(ContainSubstring("After="), "it delays nothing")
 	})
 })
+
+// zeros is an endless reader.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
 
 // newKubeletCertificate returns a certificate with its key.
 func newKubeletCertificate() []byte {
