@@ -125,20 +125,20 @@ func readFile(directory, name string) ([]byte, error) {
 
 // find waits for the config drive. The booted system is on the same disk, and in the initramfs nothing continues
 // without it.
-func find(root string) (device string, err error) {
+func find(root string) (string, error) {
 	wait := 30 * time.Second
 	if _, err := os.Stat(filepath.Join(root, "etc/initrd-release")); err == nil {
 		wait = 2 * time.Minute
 	}
 	for end := time.Now().Add(wait); ; time.Sleep(100 * time.Millisecond) {
 		for _, label := range []string{"config-2", "CONFIG-2"} {
-			device = filepath.Join(root, "dev/disk/by-label", label)
-			if _, err = os.Stat(device); err == nil {
+			device := filepath.Join(root, "dev/disk/by-label", label)
+			if _, err := os.Stat(device); err == nil {
 				return device, nil
 			}
 		}
 		if time.Now().After(end) {
-			return "", err
+			return "", fmt.Errorf("there is no config drive after %s", wait)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -177,6 +178,19 @@ func TestConfigDriveWithSomethingElseThanAFile(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestConfigDriveThatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, static)
+		if err := os.Remove(h.path("dev/disk/by-label/config-2")); err != nil {
+			t.Fatal(err)
+		}
+		if err := run(h.root); err == nil || !strings.Contains(err.Error(), "no config drive after 30s") {
+			t.Errorf("%v", err)
+		}
+		h.expect()
+	})
 }
 
 func TestConfigDriveThatCannotBeMounted(t *testing.T) {
