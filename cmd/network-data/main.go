@@ -11,8 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/networkdata"
 )
@@ -123,22 +126,46 @@ func readFile(directory, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, networkdata.MaxSize+1))
 }
 
-// find waits for the config drive. The booted system is on the same disk, and in the initramfs nothing continues
-// without it.
+// find waits for the config drive, a partition with this label. In the initramfs, nothing continues without it. In the
+// booted system it is on the disk of the system: others can have volumes of Pods, with any label.
 func find(root string) (string, error) {
-	wait := 30 * time.Second
+	list, wait := listConfigDrives, 30*time.Second
 	if _, err := os.Stat(filepath.Join(root, "etc/initrd-release")); err == nil {
-		wait = 2 * time.Minute
+		list, wait = listLabeled, 2*time.Minute
 	}
 	for end := time.Now().Add(wait); ; time.Sleep(100 * time.Millisecond) {
-		for _, label := range []string{"config-2", "CONFIG-2"} {
-			device := filepath.Join(root, "dev/disk/by-label", label)
-			if _, err := os.Stat(device); err == nil {
-				return device, nil
-			}
+		devices, err := list(root)
+		if len(devices) > 0 {
+			return devices[0], nil
 		}
 		if time.Now().After(end) {
-			return "", fmt.Errorf("there is no config drive after %s", wait)
+			return "", errors.Join(fmt.Errorf("there is no config drive after %s", wait), err)
 		}
 	}
+}
+
+func listLabeled(root string) ([]string, error) {
+	return filepath.Glob(filepath.Join(root, "dev/disk/by-label/[cC][oO][nN][fF][iI][gG]-2"))
+}
+
+// listConfigDrives returns the partitions with the label of a config drive on the disk that has the root directory.
+func listConfigDrives(root string) ([]string, error) {
+	var system unix.Stat_t
+	if err := unix.Stat(root, &system); err != nil {
+		return nil, err
+	}
+	partition, err := filepath.EvalSymlinks(filepath.Join(root, fmt.Sprintf("sys/dev/block/%d:%d", unix.Major(system.Dev), unix.Minor(system.Dev))))
+	if err != nil {
+		return nil, err
+	}
+	partitions, err := filepath.Glob(filepath.Join(filepath.Dir(partition), "*/partition"))
+	var found []string
+	for _, file := range partitions {
+		device := filepath.Join(root, "dev", filepath.Base(filepath.Dir(file)))
+		label, e := exec.Command("blkid", "--probe", "--match-tag", "LABEL", "--output", "value", device).Output()
+		if e == nil && strings.EqualFold(strings.TrimSpace(string(label)), "config-2") {
+			found = append(found, device)
+		}
+	}
+	return found, err
 }

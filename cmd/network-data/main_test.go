@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const static = `{"links": [{"id": "nic1", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}],
@@ -27,13 +30,30 @@ func newHost(t *testing.T, networkData string) *host {
 	if networkData != "" {
 		h.write("drive/openstack/latest/network_data.json", networkData)
 	}
-	h.write("dev/disk/by-label/config-2", "")
+	h.addDisk("vda")
+	var system syscall.Stat_t
+	if err := syscall.Stat(h.root, &system); err != nil {
+		t.Fatal(err)
+	}
+	h.write("sys/dev/block/x", "")
+	if err := os.Symlink("../../devices/vda/vda4", h.path(fmt.Sprintf("sys/dev/block/%d:%d", unix.Major(system.Dev), unix.Minor(system.Dev)))); err != nil {
+		t.Fatal(err)
+	}
 	h.write("run/x", "")
+	h.program("blkid", `for device; do :; done; cat "$device"`)
 	h.program("mount", `for dir; do :; done; rmdir "$dir" && ln -s "$DRIVE" "$dir"`)
 	h.program("umount", `rm "$1" && mkdir "$1"`)
 	t.Setenv("DRIVE", h.path("drive"))
 	t.Setenv("PATH", h.path("bin")+":"+os.Getenv("PATH"))
 	return h
+}
+
+// addDisk adds a disk with a partition that is a config drive.
+func (h *host) addDisk(name string) {
+	h.t.Helper()
+	h.write("sys/devices/"+name+"/size", "")
+	h.write("sys/devices/"+name+"/"+name+"4/partition", "4")
+	h.write("dev/"+name+"4", "config-2")
 }
 
 func (h *host) path(name string) string { return filepath.Join(h.root, name) }
@@ -137,12 +157,25 @@ func TestFilesOfThePoolReplaceThoseOfTheConfigDrive(t *testing.T) {
 
 func TestConfigDriveThatAppearsLate(t *testing.T) {
 	h := newHost(t, static)
-	if err := os.Rename(h.path("dev/disk/by-label/config-2"), h.path("later")); err != nil {
-		t.Fatal(err)
-	}
-	time.AfterFunc(300*time.Millisecond, func() { _ = os.Rename(h.path("later"), h.path("dev/disk/by-label/CONFIG-2")) })
+	h.write("etc/initrd-release", "")
+	h.write("dev/disk/by-label/x", "")
+	time.AfterFunc(300*time.Millisecond, func() { _ = os.Rename(h.path("dev/vda4"), h.path("dev/disk/by-label/CONFIG-2")) })
 	h.run()
 	h.expect("70-network-data-nic1.network", "99-dhcp.network")
+}
+
+// Whoever can create Pods can give a volume this label.
+func TestConfigDriveOnADiskOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, static)
+		h.write("dev/vda4", "other")
+		h.addDisk("sda")
+		h.write("dev/disk/by-label/config-2", "")
+		if err := run(h.root); err == nil || !strings.Contains(err.Error(), "no config drive after 30s") {
+			t.Errorf("%v", err)
+		}
+		h.expect()
+	})
 }
 
 // A drive can have anything, and systemd-networkd waits.
@@ -183,7 +216,7 @@ func TestConfigDriveWithSomethingElseThanAFile(t *testing.T) {
 func TestConfigDriveThatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, static)
-		if err := os.Remove(h.path("dev/disk/by-label/config-2")); err != nil {
+		if err := os.Remove(h.path("dev/vda4")); err != nil {
 			t.Fatal(err)
 		}
 		if err := run(h.root); err == nil || !strings.Contains(err.Error(), "no config drive after 30s") {
