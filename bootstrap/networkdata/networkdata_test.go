@@ -136,7 +136,7 @@ var _ = Describe("network data", func() {
 			`networks[0].ip_address: "192.0.2.1\nDHCP=yes" is not an IPv4 address`),
 		Entry("more than 256 links", document(strings.Repeat(", {}", 256), ""), "links: has 257 entries: the maximum is 256"),
 		Entry("a huge document", strings.Repeat(" ", 256<<10+1), "the network data has 262145 bytes: the maximum is 262144"),
-		// Whoever names the Secret in a BareMetalHost must not learn what is in it.
+		// A user who names the Secret in a BareMetalHost must not learn what is in it.
 		Entry("a Secret with a text", "hunter2", "the network data is not an object with the fields links, networks and services"),
 		Entry("a Secret with a kubeconfig", "users: []\ntoken: hunter2", "the network data has a field other than links, networks and services: remove it"),
 		Entry("a Secret with two equal keys", "hunter2: a\nhunter2: b", "the network data is not valid YAML, or has a key twice: see line 2"),

@@ -164,7 +164,7 @@ func TestConfigDriveThatAppearsLate(t *testing.T) {
 	h.expect("70-network-data-nic1.network", "99-dhcp.network")
 }
 
-// Whoever can create Pods can give a volume this label.
+// Users who can create Pods can give a volume this label.
 func TestConfigDriveOnADiskOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, static)
