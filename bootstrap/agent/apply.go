@@ -207,7 +207,7 @@ func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
 		return a.fail(why)
 	}
 	if a.journal.Phase == returning {
-		a.report.set(a.journal.Failed.Of, agentv1.Rebooting, agentv1.IsReturning+a.journal.Failed.Why)
+		a.report.setUndo(a.journal.Failed.Of, agentv1.Rebooting, "the host returns to its previous configuration: "+a.journal.Failed.Why)
 	} else if u, err := a.loadUpdate(); err == nil { // the reboot does not depend on what is reported
 		a.report.setUpdate(u, agentv1.Rebooting)
 	}

@@ -259,7 +259,11 @@ func (f fakeCluster) Annotate(_ context.Context, annotations map[string]*string)
 			f.w.node.Annotations[name] = *value
 		}
 	}
-	if state := f.w.node.Annotations[agentv1.StateAnnotation]; len(f.w.states) == 0 || f.w.states[len(f.w.states)-1] != state {
+	state := f.w.node.Annotations[agentv1.StateAnnotation]
+	if undone := f.w.node.Annotations[agentv1.UndoingAnnotation]; undone != "" && undone == f.w.node.Annotations[agentv1.TargetAnnotation] {
+		state += " (undo)"
+	}
+	if len(f.w.states) == 0 || f.w.states[len(f.w.states)-1] != state {
 		f.w.states = append(f.w.states, state)
 	}
 	return nil

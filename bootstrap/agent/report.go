@@ -24,6 +24,8 @@ type report struct {
 	state  agentv1.State
 	reason string
 	drift  string
+	// undoing is true while the update to target is undone.
+	undoing bool
 	// effect is the value of agentv1.EffectAnnotation, or "" while no update was planned since the agent started.
 	effect string
 	// problem is why the agent can't go on at the moment, and tries again.
@@ -33,7 +35,13 @@ type report struct {
 }
 
 func (r *report) set(target string, state agentv1.State, reason string) {
-	r.target, r.state, r.reason = target, state, shorten(reason, agentv1.MaxReason)
+	r.target, r.state, r.reason, r.undoing = target, state, shorten(reason, agentv1.MaxReason), false
+}
+
+// setUndo sets what is reported about an update that is undone.
+func (r *report) setUndo(target string, state agentv1.State, reason string) {
+	r.set(target, state, reason)
+	r.undoing = true
 }
 
 // setUpdate sets what is reported about an update that is carried out.
@@ -63,6 +71,10 @@ func (a *Agent) annotations() map[string]string {
 	}
 	if a.report.target != "" {
 		annotations[agentv1.TargetAnnotation], annotations[agentv1.StateAnnotation] = a.report.target, string(a.report.state)
+		annotations[agentv1.UndoingAnnotation] = ""
+	}
+	if a.report.undoing {
+		annotations[agentv1.UndoingAnnotation] = a.report.target
 	}
 	if a.report.effect != "" {
 		annotations[agentv1.EffectAnnotation] = a.report.effect

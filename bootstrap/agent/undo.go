@@ -138,11 +138,11 @@ func (a *Agent) loadUndone() (*hostUpdate, error) {
 }
 
 func (a *Agent) reportUndo() {
-	text := "the update failed and " + agentv1.IsUndone
+	text := "the update failed and is being undone: "
 	if a.journal.Failed.IsSuperseded {
-		text = "the update " + agentv1.IsUndone
+		text = "the update is being undone: "
 	}
-	a.report.set(a.journal.Target, agentv1.Applying, text+a.journal.Failed.Why)
+	a.report.setUndo(a.journal.Target, agentv1.Applying, text+a.journal.Failed.Why)
 }
 
 // endUndo ends the update. The problems are added to why the update failed. What is still left over is tried again with

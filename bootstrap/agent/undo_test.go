@@ -34,6 +34,8 @@ var _ = Describe("An update that fails", func() {
 		Expect(w.state()).To(Equal("Degraded " + second))
 		Expect(w.reason()).To(ContainSubstring(reason))
 		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.CurrentAnnotation, first))
+		Expect(w.states).To(ContainElement("Applying (undo)"), "an undo is reported")
+		Expect(w.states[len(w.states)-1]).To(Equal("Degraded"), "its end, too")
 		Expect(w.snapshot()).To(Equal(before))
 		Expect(w.calls).To(Equal(calls))
 		By("starting again")

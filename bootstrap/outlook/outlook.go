@@ -37,6 +37,7 @@ var table = map[string]Outlook{
 	bootstrapv1.WaitingForControlPlaneReason:          Waits,
 	bootstrapv1.WaitingForSecretDeletionReason:        Waits,
 	bootstrapv1.WaitingForHostReason:                  Waits,
+	bootstrapv1.WaitingForRequestReason:               Waits,
 	bootstrapv1.WaitingForKubeletReason:               Waits,
 	bootstrapv1.HostNotReadyReason:                    Waits,
 	bootstrapv1.HostNotUsableReason:                   NeedsPerson,

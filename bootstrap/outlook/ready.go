@@ -3,7 +3,6 @@ package outlook
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,9 +56,6 @@ func Ready(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 
 func isNotTrue(c *metav1.Condition) bool { return c == nil || c.Status != metav1.ConditionTrue }
 
-// NotRequested is in the message about a chosen host until the manager has seen its request.
-const NotRequested = "was chosen and has not requested its configuration"
-
 // Message returns what a boot waits for or what is wrong, from the condition that reports it. While the Cluster is
 // paused, no controller writes these conditions. The message of a boot in progress is therefore marked as the message
 // from before the pause.
@@ -67,7 +63,7 @@ func Message(config *bootstrapv1.PoolbootConfig) string {
 	message := messageOf(config)
 	paused := conditions.Get(config, clusterv1.PausedCondition)
 	if stage, _ := record.StageOf(config); paused == nil || paused.Status != metav1.ConditionTrue || slices.Contains([]record.Stage{record.StageReady, record.StageNotReady, record.StageDeleting}, stage) {
-		if stage == record.StagePreparing && strings.Contains(message, NotRequested) {
+		if stage == record.StagePreparing && conditions.GetReason(config, bootstrapv1.BootPreparedCondition) == bootstrapv1.WaitingForRequestReason {
 			return "the host has requested its configuration: the manager prepares its Node and its join credential next"
 		}
 		return message

@@ -65,8 +65,8 @@ var _ = Describe("Ready", func() {
 var _ = Describe("Message", func() {
 	It("does not say that a host has not requested its configuration once it has, and the manager did not see it", func() {
 		config := &bootstrapv1.PoolbootConfig{}
-		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown, Reason: bootstrapv1.WaitingForHostReason,
-			Message: "host server-2 " + NotRequested + " from https://boot.example.com yet: check its console"})
+		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown, Reason: bootstrapv1.WaitingForRequestReason,
+			Message: "host server-2 was chosen and has not requested its configuration from https://boot.example.com yet: check its console"})
 		Expect(Message(config)).To(HavePrefix("host server-2 was chosen and has not requested"))
 		config.Status.Requests.RequestedTime = ptr.To(metav1.NowMicro())
 		stage, _ := record.StageOf(config)

@@ -71,7 +71,8 @@ func IsPrepared(config *bootstrapv1.PoolbootConfig) bool {
 // or the boot was withdrawn.
 func IsWaitingForHost(config *bootstrapv1.PoolbootConfig) bool {
 	prepared := conditions.Get(config, bootstrapv1.BootPreparedCondition)
-	return prepared != nil && prepared.Status == metav1.ConditionUnknown && prepared.Reason == bootstrapv1.WaitingForHostReason
+	return prepared != nil && prepared.Status == metav1.ConditionUnknown &&
+		(prepared.Reason == bootstrapv1.WaitingForHostReason || prepared.Reason == bootstrapv1.WaitingForRequestReason)
 }
 
 // IsWithdrawn reports whether the boot was withdrawn because the host is deprovisioned or replaced by another host, and

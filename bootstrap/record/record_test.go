@@ -74,7 +74,7 @@ var _ = Describe("The progress of a boot", func() {
 		return answers{record.HasRequested(c), record.IsRequestPending(c), record.IsPrepared(c), record.IsWaitingForHost(c), record.IsWithdrawn(c),
 			record.IsNodeInPool(c), record.IsNodeMissing(c), record.IsBootComplete(c), record.IsReleased(c)}
 	}
-	waiting := condition(bootstrapv1.BootPreparedCondition, bootstrapv1.WaitingForHostReason, metav1.ConditionUnknown, 0)
+	waiting := condition(bootstrapv1.BootPreparedCondition, bootstrapv1.WaitingForRequestReason, metav1.ConditionUnknown, 0)
 	prepared := condition(bootstrapv1.BootPreparedCondition, bootstrapv1.BootPreparedReason, metav1.ConditionTrue, 0)
 	inPool := condition(bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeReadyInPoolReason, metav1.ConditionTrue, 0)
 	missing := condition(bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeMissingReason, metav1.ConditionFalse, 0)

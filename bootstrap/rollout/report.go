@@ -27,6 +27,8 @@ type Report struct {
 	// the agent has not reported them.
 	Current, Target string
 	State           agentv1.State
+	// IsUndoing is true while the host returns to the configuration that it had before its update to Target.
+	IsUndoing bool
 	// Effect is what the agent says that the update to Target does to the host, or "" if it does not say it.
 	Effect update.Effect
 	// Reason and Drift are for people. They have no control characters and at most agentv1.MaxReason bytes.
@@ -76,6 +78,7 @@ func ReportOf(node *corev1.Node) Report {
 		Unsupported:  update.CapabilitiesWithout(strings.Fields(node.Annotations[agentv1.UnsupportedAnnotation])...).Unsupported(),
 		FailingUnits: failingUnitsOf(node.Annotations[agentv1.FailingUnitsAnnotation]),
 	}
+	r.IsUndoing = r.Target != "" && revision(agentv1.UndoingAnnotation) == r.Target
 	r.Silence = r.silenceOf(node)
 	about, effect, _ := strings.Cut(node.Annotations[agentv1.EffectAnnotation], " ")
 	if r.Target != "" && about == r.Target && slices.Contains(effects, update.Effect(effect)) {

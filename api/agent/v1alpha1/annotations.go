@@ -47,6 +47,9 @@ const (
 	// EffectAnnotation is the revision of the last update that the agent began, a space, and the strongest thing that
 	// it does to the host for it: None, Reload, Restart or Reboot.
 	EffectAnnotation = "poolboot.io/update-effect"
+	// UndoingAnnotation is the revision of the update that is being undone, until the host has changed back and has
+	// rebooted. It is absent at other times.
+	UndoingAnnotation = "poolboot.io/undoing-revision"
 	// DriftAnnotation lists what differs from the configuration, for people, in at most MaxReason bytes: paths and
 	// kinds of differences, never contents. It is absent if nothing differs.
 	DriftAnnotation = "poolboot.io/drift"
@@ -72,18 +75,11 @@ const AgentStopped = "stopped"
 const ReportVersion = 1
 
 // Reports are the annotations that agents write, with the client certificates of their kubelets.
-var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, DriftAnnotation, FailingUnitsAnnotation, AgentAnnotation, UnsupportedAnnotation, BootAnnotation}
+var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, UndoingAnnotation, DriftAnnotation, FailingUnitsAnnotation, AgentAnnotation, UnsupportedAnnotation, BootAnnotation}
 
 // CertificateNotAccepted begins the part of ReasonAnnotation that says why the config server does not accept the
 // client certificate of the kubelet.
 const CertificateNotAccepted = "the config server does not accept the certificate of the kubelet"
-
-// IsUndone and IsReturning are in ReasonAnnotation before why an update is undone: while the host is changed back, and
-// when it reboots then.
-const (
-	IsUndone    = "is being undone: "
-	IsReturning = "the host returns to its previous configuration: "
-)
 
 // UnitMissing is in the text about a unit of FailingUnitsAnnotation that does not exist on the host: it has no log.
 const UnitMissing = "does not exist on the host"

@@ -190,9 +190,11 @@ const (
 	PoolRecordedReason = "Recorded"
 	// The pool is the one that the host keeps: docs/concepts.md#a-pool-that-stays-with-its-host.
 	PoolRetainedByHostReason = "RetainedByHost"
-	// The host has not requested its configuration yet. The message says why, or what to check. The clock of the host
-	// can be wrong: docs/images.md#a-clock-that-is-wrong.
+	// No host is being installed that could request its configuration. The message says why.
 	WaitingForHostReason = "WaitingForHost"
+	// A host was chosen, and has not requested its configuration yet. The message says why, or what to check. The clock
+	// of the host can be wrong: docs/images.md#a-clock-that-is-wrong.
+	WaitingForRequestReason = "WaitingForRequest"
 	// The host is not chosen or not being installed yet.
 	HostNotReadyReason = "HostNotReady"
 	// The host is in another namespace, or belongs to a HostClaim. Register it in the namespace of the Machine.

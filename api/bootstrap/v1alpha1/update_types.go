@@ -46,6 +46,11 @@ type UpdateStatus struct {
 	// +optional
 	UnansweredTime *metav1.Time `json:"unansweredTime,omitempty"`
 
+	// drainTimedOutTime is when it was first observed that the drain takes longer than spec.updates.drainTimeoutSeconds
+	// of the pool. It is absent while no drain does.
+	// +optional
+	DrainTimedOutTime *metav1.Time `json:"drainTimedOutTime,omitempty"`
+
 	// stage is what the update of the running host has reached: Starting if the agent has not answered yet, Draining
 	// while the Node is drained, Applying while the host is changed, Rebooting, and Verifying while its Node must
 	// become Ready and stay so. It is not set while the host is not being updated.

@@ -629,6 +629,10 @@ func (in *UpdateStatus) DeepCopyInto(out *UpdateStatus) {
 		in, out := &in.UnansweredTime, &out.UnansweredTime
 		*out = (*in).DeepCopy()
 	}
+	if in.DrainTimedOutTime != nil {
+		in, out := &in.DrainTimedOutTime, &out.DrainTimedOutTime
+		*out = (*in).DeepCopy()
+	}
 	if in.StageTime != nil {
 		in, out := &in.StageTime, &out.StageTime
 		*out = (*in).DeepCopy()

@@ -210,7 +210,7 @@ var _ = Describe("A host that requests its configuration", func() {
 		Expect(w.writes).To(Equal(1))
 		condition := conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)
 		Expect(condition.Status).To(Equal(metav1.ConditionUnknown))
-		Expect(condition.Reason).To(Equal(bootstrapv1.WaitingForHostReason))
+		Expect(condition.Reason).To(Equal(bootstrapv1.WaitingForRequestReason))
 		Expect(condition.Message).To(ContainSubstring(hostName))
 		Expect(w.config(ctx).Status.HostRef).To(HaveField("Name", hostName))
 		chosen := w.config(ctx).Status.Boot.HostChosenTime

@@ -19,7 +19,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
@@ -59,10 +58,10 @@ func (r *Phases) announce(ctx context.Context, s *state) (ctrl.Result, error) {
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	message := fmt.Sprintf("host %s "+outlook.NotRequested+" from %s yet: %s", s.host.Name, r.ServerURL,
+	message := fmt.Sprintf("host %s was chosen and has not requested its configuration from %s yet: %s", s.host.Name, r.ServerURL,
 		cmp.Or(trouble, "when it boots its image, check on its console that it can connect to this URL"))
 	s.chooseHost(&s.Config.Status)
-	conditions.Set(s.Config, bootPrepared(metav1.ConditionUnknown, bootstrapv1.WaitingForHostReason, message))
+	conditions.Set(s.Config, bootPrepared(metav1.ConditionUnknown, bootstrapv1.WaitingForRequestReason, message))
 	return result, nil
 }
 

@@ -101,7 +101,7 @@ var _ = Describe("The deployment of a host", func() {
 			w = s.world()
 			Expect(w.reconcile(ctx)).To(BeZero())
 			hostIs(ctx, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Image.DiskFormat = ptr.To("qcow2") })
-			Expect(condition(ctx)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
+			Expect(condition(ctx)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForRequestReason)))
 		})
 
 		It("does not matter if the host sends a request anyway, because its image contains the pointer", func(ctx SpecContext) {
@@ -124,7 +124,7 @@ var _ = Describe("The deployment of a host", func() {
 		BeforeEach(func() { s.host.Status.Provisioning.State = bmov1alpha1.StateProvisioning })
 		message := func(ctx context.Context) string {
 			GinkgoHelper()
-			Expect(condition(ctx)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
+			Expect(condition(ctx)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForRequestReason)))
 			return condition(ctx).Message
 		}
 
@@ -180,7 +180,7 @@ var _ = Describe("The deployment of a host", func() {
 		s.metal3Machine.SetAnnotations(map[string]string{host.Annotation: namespace + "/" + hostName})
 		Expect(w.management.Update(ctx, s.metal3Machine)).To(Succeed())
 		Expect(w.reconcile(ctx)).To(BeZero())
-		Expect(condition(ctx)).To(HaveField("Reason", bootstrapv1.WaitingForHostReason))
+		Expect(condition(ctx)).To(HaveField("Reason", bootstrapv1.WaitingForRequestReason))
 	})
 
 	DescribeTable("that is withdrawn before the Node is Ready leaves nothing that the host could join with,",

@@ -190,7 +190,7 @@ var _ = Describe("A host whose status was lost in clusterctl move", func() {
 		token := w.credentials(ctx)[0]
 		Expect(w.workload.Delete(ctx, &token)).To(Succeed())
 		Expect(w.reconcile(ctx)).To(BeZero())
-		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(Equal(bootstrapv1.WaitingForHostReason))
+		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(Equal(bootstrapv1.WaitingForRequestReason))
 		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.credentials(ctx)).To(HaveLen(1))
 	})

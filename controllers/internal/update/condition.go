@@ -134,7 +134,7 @@ func (h *host) isCompleting() bool {
 
 // isUndoing reports whether the host returns to the configuration that it had before its update.
 func (h *host) isUndoing() bool {
-	return h.Progress() == rollout.InUpdate && (strings.Contains(h.Report.Reason, agentv1.IsUndone) || strings.HasPrefix(h.Report.Reason, agentv1.IsReturning))
+	return h.Progress() == rollout.InUpdate && h.Report.IsUndoing
 }
 
 // inUpdate returns the condition of a host that is being updated.

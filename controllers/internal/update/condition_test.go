@@ -151,13 +151,13 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		h.Report.Current, h.Report.State = oldRevision, agentv1.Verifying
 	}), metav1.ConditionFalse, "Verifying", "must stay Ready", failingText),
 	Entry("an update that is being undone", failing(func(h *host, _ *outcome) {
-		h.Report.Current, h.Report.State, h.Report.Reason = oldRevision, agentv1.Applying, "the update failed and "+agentv1.IsUndone+failingText
+		h.Report.Current, h.Report.State, h.Report.Reason, h.Report.IsUndoing = oldRevision, agentv1.Applying, "the update failed and is being undone: "+failingText, true
 		h.Config.Status.Boot.ServedConfiguration.Name = "rendered-worker-1"
 	}), metav1.ConditionFalse, "Applying", "is being changed to run rendered-worker-1: the update failed and is being undone: "+failingText),
 	Entry("a reboot after an update was undone", func(h *host, _ *outcome) {
-		h.Report.Current, h.Report.State, h.Report.Reason = oldRevision, agentv1.Rebooting, agentv1.IsReturning+"web.service: it failed"
+		h.Report.Current, h.Report.State, h.Report.Reason, h.Report.IsUndoing = oldRevision, agentv1.Rebooting, "web.service: it failed", true
 		h.Config.Status.Boot.ServedConfiguration.Name = "rendered-worker-1"
-	}, metav1.ConditionFalse, "Rebooting", "its host reboots to run rendered-worker-1: the host returns to its previous configuration: web.service: it failed"),
+	}, metav1.ConditionFalse, "Rebooting", "its host reboots to run rendered-worker-1: web.service: it failed"),
 	Entry("a correction that is being applied", failing(func(h *host, _ *outcome) {
 		h.Report.Current, h.Report.State, h.Report.Reason = oldRevision, agentv1.Rebooting, "file /etc/web changes"
 	}), metav1.ConditionFalse, "Rebooting", "to run rendered-worker-2: file /etc/web changes. Units of its earlier configuration do not do their work: "+failingText),

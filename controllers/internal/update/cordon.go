@@ -25,12 +25,8 @@ import (
 // when it deletes a Machine.
 const drainRetry = 20 * time.Second
 
-const (
-	// drainIsLate begins what a host says that waits longer for its drain than its pool allows.
-	drainIsLate = "The drain takes longer than"
-	// maxPods is how many Pods an event names that stay on a Node.
-	maxPods = 5
-)
+// maxPods is how many Pods an event names that stay on a Node.
+const maxPods = 5
 
 // mustDrain reports whether the agent waits until its Node is drained for the update that the manager has begun. It
 // waits longer while Cluster API works on the Machine.
@@ -91,10 +87,14 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 		if result := helper.EvictPods(ctx, pods); !result.DrainCompleted() {
 			remaining = result.ConditionMessage(metav1.NewTime(started))
 			if isLate {
-				remaining = fmt.Sprintf(drainIsLate+" %d seconds (spec.updates.drainTimeoutSeconds of MachineConfigPool %s). To update the host with the Pods "+
+				remaining = fmt.Sprintf("The drain takes longer than %d seconds (spec.updates.drainTimeoutSeconds of MachineConfigPool %s). To update the host with the Pods "+
 					"that remain, set spec.updates.drainTimeoutPolicy to Force. %s", d.pool.Spec.Updates.DrainTimeout(), d.pool.Name, remaining)
 			}
-			return rollout.Clean(remaining, agentv1.MaxReason), nil
+			remaining = rollout.Clean(remaining, agentv1.MaxReason)
+			if isLate {
+				h.lateDrain = remaining
+			}
+			return remaining, nil
 		}
 	}
 	return d.detach(ctx, h, machine, pods.SkippedPods())

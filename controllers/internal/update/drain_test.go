@@ -146,7 +146,7 @@ var _ = Describe("A Node whose agent asks for a drain", func() {
 		Entry("with Force, the host is updated with the Pods on it", int32(120), poolv1.DrainTimeoutForce, true),
 	)
 
-	It("has one event for a drain that is late, also while its agent does not run", func(ctx SpecContext) {
+	It("has one event for a drain that is late, also while its agent does not run, and when it runs again", func(ctx SpecContext) {
 		w := draining(ctx)
 		w.evict = func(*corev1.Pod) error { return errPDB }
 		w.settle(ctx)
@@ -163,7 +163,14 @@ var _ = Describe("A Node whose agent asks for a drain", func() {
 			w.settle(ctx)
 		}
 		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.AgentNotAnsweringReason))
+		w.changeNode(ctx, 0, func(node *corev1.Node) { node.Annotations[agentv1.BootAnnotation] = "boot-1" })
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDrainingReason))
+		Expect(w.config(ctx, 0).Status.Update.DrainTimedOutTime).NotTo(BeNil())
 		Expect(w.eventsOf("DrainTimedOut")).To(HaveLen(1))
+		w.evict = nil
+		w.settle(ctx)
+		Expect(w.config(ctx, 0).Status.Update.DrainTimedOutTime).To(BeNil())
 	})
 
 	It("is drained of Pods that are being deleted if it is unreachable, because nothing ends them", func(ctx SpecContext) {

@@ -27,6 +27,8 @@ type host struct {
 	origins func(text string) string
 	// givenUp describes a drain that was given up in this reconcile, or "".
 	givenUp string
+	// lateDrain describes what remains of a drain that takes longer than the pool allows, or "".
+	lateDrain string
 	// scope is that of the reconcile of the host. It is nil in the reconcile of a pool.
 	scope *scope.Scope
 }
@@ -63,6 +65,16 @@ func (h *host) observe(now time.Time) {
 		update.UnansweredTime = nil
 	case update.UnansweredTime == nil || isFuture(update.UnansweredTime.Time, now):
 		update.UnansweredTime = &metav1.Time{Time: now}
+	}
+}
+
+// observeDrain records since when the drain of the Node takes longer than the pool allows.
+func (h *host) observeDrain(now time.Time) {
+	switch update := &h.Config.Status.Update; {
+	case !h.mustDrain():
+		update.DrainTimedOutTime = nil
+	case h.lateDrain != "" && update.DrainTimedOutTime == nil:
+		update.DrainTimedOutTime = &metav1.Time{Time: now}
 	}
 }
 

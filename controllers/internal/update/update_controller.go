@@ -10,7 +10,6 @@ package update
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -225,6 +224,7 @@ func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Res
 		}
 	}
 	h.setStage(o.now)
+	h.observeDrain(o.now)
 	if h.Machine != nil {
 		isPaused, again := h.remediation(in.pool, o.now)
 		if h.Machine, err = r.setRemediation(ctx, h.Machine, isPaused); err != nil {
@@ -357,11 +357,8 @@ func (r *Updates) reportChanges(h *host, before, after *bootstrapv1.PoolbootConf
 	if result := h.result(after); result != "" && before.Status.Update.Stage != "" {
 		metrics.UpdateEnded(after, string(result))
 	}
-	isLate := func(c *metav1.Condition) bool {
-		return c != nil && c.Reason == bootstrapv1.UpdateDrainingReason && strings.Contains(c.Message, drainIsLate)
-	}
-	if isLate(condition) && !isLate(old) {
-		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, bootstrapv1.EventDrainTimedOut, action, "%s", rollout.Clean(condition.Message, maxNote))
+	if before.Status.Update.DrainTimedOutTime == nil && after.Status.Update.DrainTimedOutTime != nil {
+		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, bootstrapv1.EventDrainTimedOut, action, "%s", rollout.Clean("Node "+h.Node.Name+" is not drained. "+h.lateDrain, maxNote))
 	}
 	switch isNew := old == nil || old.Status != condition.Status || old.Reason != condition.Reason; {
 	case isNew && outlook.IsWrong(condition):

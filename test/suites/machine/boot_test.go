@@ -188,7 +188,7 @@ var _ = Describe("A machine", func() {
 		m.SetClock(2 * 365 * 24 * time.Hour)
 		Expect(m.PowerOn(context.WithoutCancel(ctx))).To(Succeed())
 		Eventually(ctx, m.Console).Should(MatchRegexp(expired + "after"))
-		Expect(t.Condition(b.config, bootstrapv1.BootPreparedCondition)(ctx)).To(HavePrefix("Unknown WaitingForHost: "))
+		Expect(t.Condition(b.config, bootstrapv1.BootPreparedCondition)(ctx)).To(HavePrefix("Unknown WaitingForRequest: "))
 
 		By("an NTP server that answers")
 		stop, err := machine.ServeNTP()
