@@ -39,6 +39,9 @@ type Table struct {
 	Out io.Writer
 	// Header are the names of the columns; without them, there is no header.
 	Header []string
+	// MaxLines is how many lines a cell of the last column has at most, 0 for no limit. IsCut is true once one was cut.
+	MaxLines int
+	IsCut    bool
 
 	hasHeader bool
 }
@@ -74,6 +77,10 @@ func (t *Table) PrintColored(rows [][]string, colors []map[string]Color) error {
 		cells, lines := make([][]string, len(row)), 0
 		for j, cell := range row {
 			cells[j] = wrap(cell, widths[j])
+			if t.MaxLines > 0 && j == len(row)-1 && len(cells[j]) > t.MaxLines {
+				cells[j], t.IsCut = cells[j][:t.MaxLines], true
+				cells[j][t.MaxLines-1] = runewidth.Truncate(cells[j][t.MaxLines-1], widths[j]-1, "") + "…"
+			}
 			lines = max(lines, len(cells[j]))
 		}
 		for n := range lines {

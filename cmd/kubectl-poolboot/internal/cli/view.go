@@ -44,6 +44,9 @@ type View struct {
 	Output *Output
 	Watch  bool
 	Header []string
+	// MaxLines is that of the Table. IsCut is true once a cell was cut.
+	MaxLines int
+	IsCut    bool
 
 	// seen are the rows that were shown, as JSON.
 	seen  map[string]string
@@ -85,11 +88,12 @@ func (v *View) Show(rows ...Row) error {
 	}
 	return v.Output.Print(v.Out, objects, func(out io.Writer) error {
 		if v.lines == nil {
-			v.lines = &Table{Out: out, Header: v.Header}
+			v.lines = &Table{Out: out, Header: v.Header, MaxLines: v.MaxLines}
 			if v.Watch {
 				v.lines.Header = append([]string{"TIME"}, v.Header...)
 			}
 		}
+		defer func() { v.IsCut = v.IsCut || v.lines.IsCut }()
 		return printRows(v.lines, v.Watch, rows)
 	})
 }
@@ -141,9 +145,11 @@ func (v *View) draw() (isDrawn bool, err error) {
 	}
 	var text bytes.Buffer
 	rows := slices.SortedFunc(maps.Values(v.rows), func(a, b Row) int { return cmp.Compare(a.Key, b.Key) })
-	if err := printRows(&Table{Out: StyledAs(v.Output.styled(v.Out), &text), Header: v.Header}, false, rows); err != nil {
+	table := &Table{Out: StyledAs(v.Output.styled(v.Out), &text), Header: v.Header, MaxLines: v.MaxLines}
+	if err := printRows(table, false, rows); err != nil {
 		return false, err
 	}
+	v.IsCut = v.IsCut || table.IsCut
 	if v.isTooLong = heightOf(text.String()) >= lines; v.isTooLong {
 		return false, nil
 	}

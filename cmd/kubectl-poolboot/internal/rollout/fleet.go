@@ -75,12 +75,14 @@ func (o *statusOptions) runFleet(ctx context.Context, to input.Connection) error
 			return err
 		}
 	}
-	view := &cli.View{Out: o.streams.Out, Output: &o.output, Watch: o.watch, Header: o.fleetHeader()}
+	view := o.view(o.fleetHeader(), 3)
 	if o.watch {
 		all := []client.ListOption{namespace}
 		return o.follow(ctx, &follower{cluster: cluster, view: view, namespace: string(namespace), poolsOf: all, hostsOf: all})
 	}
-	return errors.Join(view.Show(o.fleetRows(statuses)...), fleetError(code, ""))
+	err = view.Show(o.fleetRows(statuses)...)
+	o.noteCut(view)
+	return errors.Join(err, fleetError(code, ""))
 }
 
 // fleetError returns an error with the exit code of Fleet, or nil for 0. The table has the problems.
@@ -182,13 +184,19 @@ func newPoolStatus(s summary) PoolStatus {
 	if ready != nil {
 		status.Since = ready.LastTransitionTime.Time
 	}
+	problemOf := func(err error) string {
+		if host, ok := errors.AsType[hostError](err); ok {
+			return host.text()
+		}
+		return strings.TrimPrefix(err.Error(), describe(p)+": ")
+	}
 	if err := s.failure(); err != nil {
-		status.Problem = strings.TrimPrefix(err.Error(), describe(p)+": ")
+		status.Problem = problemOf(err)
 	} else {
 		status.Problem = s.hold()
 	}
 	if late := s.lateDrain(); status.Problem == "" && late != nil {
-		status.Problem = late.Error()
+		status.Problem = problemOf(late)
 	}
 	if status.Problem == "" && ready != nil && outlook.Of(ready.Reason) == outlook.Retries {
 		status.Problem = ready.Message
@@ -237,7 +245,7 @@ func (o *statusOptions) fleetRows(statuses []PoolStatus) []cli.Row {
 		if s.Hosts > 0 && s.Updated == s.Hosts {
 			colors["UPDATED"] = cli.Green
 		}
-		rows[i] = cli.Row{Key: s.Namespace + "\x00" + s.Pool, Object: s, Name: name, Cells: append(cells, s.Problem), Colors: colors}
+		rows[i] = cli.Row{Key: s.Namespace + "\x00" + s.Pool, Object: s, Name: name, Cells: append(cells, o.overview(s.Problem)), Colors: colors}
 	}
 	return rows
 }

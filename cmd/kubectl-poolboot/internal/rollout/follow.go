@@ -57,6 +57,9 @@ func (o *statusOptions) follow(ctx context.Context, f *follower) error {
 	f.statusOptions = o
 	for {
 		err := f.watch(ctx)
+		if err != nil || ctx.Err() != nil {
+			o.noteCut(f.view)
+		}
 		switch {
 		case errors.Is(err, errComplete):
 			if f.only == nil {

@@ -37,7 +37,7 @@ var _ = Describe("status --watch", func() {
 			c.Status.Update.UnansweredTime = nil
 			setUpdated(c, metav1.ConditionFalse, "Unreconcilable", "the new one is not possible either")
 		})
-		Eventually(ended).Should(Receive(And(HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("not possible either")))))
+		Eventually(ended).Should(Receive(And(HaveField("Code", 1), HaveField("Out", ContainSubstring("not possible either")))))
 	},
 		Entry("a unit that fails", newHost("a", oldConfig, newConfig, metav1.ConditionFalse, "UnitsFailing", "web.service failed"), false),
 		Entry("an update that failed", failed("a", ""), true),
@@ -53,7 +53,7 @@ var _ = Describe("status --watch", func() {
 		answerPatience = 100 * time.Millisecond
 		host := newHost("a", oldConfig, newConfig, metav1.ConditionFalse, "AgentNotAnswering", "it has not answered")
 		host.Status.Update.UnansweredTime = &metav1.Time{Time: time.Now().Add(-time.Hour)}
-		Expect(newSite(nil, host).run("status", "infra", "--watch", "--timeout", "1m").ErrOut).To(HaveSuffix("AgentNotAnswering: it has not answered\n"))
+		Expect(newSite(nil, host).run("status", "infra", "--watch", "--timeout", "1m").ErrOut).To(HaveSuffix("AgentNotAnswering: see kubectl poolboot explain node a -n edge\n"))
 	})
 
 	It("prints a line with the time for every change until all hosts are updated", func(ctx SpecContext) {

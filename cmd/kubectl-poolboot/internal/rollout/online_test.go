@@ -102,7 +102,7 @@ infra   b      it is in the failure domain rack=r2, and others are unavailable o
 		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(And(ContainSubstring("infra   1                <none>        1          <none>"), ContainSubstring("infra   a      "+why)))
 		status := s.run("status", "infra")
 		Expect(status.ErrOut).To(ContainSubstring("; " + why))
-		Expect(clitest.Rows(status.Out)[1]).To(ContainSubstring("Node a waits, and its update gates must be open, and " + why))
+		Expect(clitest.Rows(s.run("status", "infra", "-o", "wide").Out)[1]).To(ContainSubstring("Node a waits, and its update gates must be open, and " + why))
 	})
 
 	DescribeTable("says why no host is next", func(change func(*poolv1.MachineConfigPool), host *bootstrapv1.PoolbootConfig, why string) {

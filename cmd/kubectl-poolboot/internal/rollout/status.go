@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -100,7 +101,7 @@ the first.`,
 }
 
 func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
-	view := &cli.View{Out: o.streams.Out, Output: &o.output, Watch: o.watch, Header: o.hostHeader()}
+	view := o.view(o.hostHeader(), 2)
 	if o.watch {
 		return o.follow(ctx, &follower{cluster: cluster, view: view, only: p, namespace: p.Namespace, poolsOf: []client.ListOption{
 			&client.ListOptions{Namespace: p.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", p.Name)}}, hostsOf: configsOf(p)})
@@ -114,11 +115,34 @@ func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *pool
 	failure, held := cmp.Or(s.failure(), joining.failure()), s.held()
 	if len(shown) > 0 || !o.output.IsText() {
 		err = view.Show(o.hostRows(shown)...)
+		o.noteCut(view)
 	}
 	if o.output.IsText() && (failure != nil || held == nil) {
 		fmt.Fprintln(o.streams.ErrOut, s)
 	}
 	return errors.Join(err, cmp.Or(failure, held))
+}
+
+func (o *statusOptions) view(header []string, maxLines int) *cli.View {
+	return &cli.View{Out: o.streams.Out, Output: &o.output, Watch: o.watch, Header: header, MaxLines: maxLines}
+}
+
+// noteCut says how to see what was cut.
+func (o *statusOptions) noteCut(view *cli.View) {
+	if view.IsCut {
+		fmt.Fprintln(o.streams.ErrOut, "Texts that end with … are longer: to see all of them, add -o wide")
+	}
+}
+
+// repeated matches the beginning of the message of a host that its columns have too.
+var repeated = regexp.MustCompile(`(^|: )(?:the update of )?Node \S+ (?:to \S+ failed and was undone, so it )?runs \S+(?:, and a running host cannot change to \S+: |: |, and |\. )`)
+
+// overview returns a message for a table that is not wide.
+func (o *statusOptions) overview(message string) string {
+	if o.output.Format == cli.FormatWide {
+		return message
+	}
+	return repeated.ReplaceAllString(message, "$1")
 }
 
 // statesOf returns the states of the hosts of a pool, and of those that have not joined yet.
@@ -207,10 +231,28 @@ func (s summary) failureOf(isFailed func(HostStatus) bool) error {
 // first returns what the first of some hosts does, or nil.
 func (s summary) first(isOne func(HostStatus) bool) error {
 	if i := slices.IndexFunc(s.hosts, isOne); i >= 0 {
-		return fmt.Errorf("host %s: %s: %s", s.hosts[i].name, s.hosts[i].State, s.hosts[i].Message)
+		return hostError{s.hosts[i], s.pool.Namespace}
 	}
 	return nil
 }
+
+// hostError is what a host does that a user must correct or wait for.
+type hostError struct {
+	HostStatus
+	namespace string
+}
+
+// Error says where the message is: it can have many lines, and the table has its beginning.
+func (e hostError) Error() string {
+	command := "kubectl poolboot boots -n " + e.namespace
+	if e.Node != "" {
+		command = fmt.Sprintf("kubectl poolboot explain node %s -n %s", e.Node, e.namespace)
+	}
+	return fmt.Sprintf("host %s: %s: see %s", e.name, e.State, command)
+}
+
+// text returns the message, too.
+func (e hostError) text() string { return fmt.Sprintf("host %s: %s: %s", e.name, e.State, e.Message) }
 
 // held returns what holds the hosts back: a drain that takes too long, or while no host is being updated, a pause, the
 // maintenance window or a gate. It returns nil if nothing does.

@@ -42,7 +42,7 @@ var _ = Describe("status", func() {
 	It("counts a host that runs what the pool hands out although its units fail", func() {
 		r := newSite(nil, newHost("a", newConfig, newConfig, metav1.ConditionFalse, bootstrapv1.UnitsFailingReason, "web.service: it failed")).run("status", "infra")
 		Expect(r.ErrOut).To(ContainSubstring("1 of 1 hosts run rendered-infra-1\n"))
-		Expect(r.ErrOut).To(ContainSubstring("error: host a: UnitsFailing: web.service: it failed"))
+		Expect(r.ErrOut).To(ContainSubstring("error: host a: UnitsFailing: see kubectl poolboot explain node a -n edge\n"))
 		Expect(r.Code).To(Equal(1))
 	})
 
@@ -78,13 +78,35 @@ var _ = Describe("status", func() {
 		clitest.ExpectError(s.run("status", "infra", "-A"), 1, "--all-namespaces and POOL: leave out the flag, or infra")
 	})
 
+	It("shows the beginning of a long message once, in two lines, without what other columns have", func() {
+		why := "the configuration enables it: " + strings.Repeat("web.service and what it needs failed, ", 40) + "END"
+		long := newHost("a", oldConfig, newConfig, metav1.ConditionFalse, "Degraded", "the update of Node a to "+newConfig+" failed and was undone, so it runs "+oldConfig+": "+why)
+		s := newSite(nil, long, done("b"))
+		for _, args := range [][]string{{"status", "infra"}, {"status", "infra", "--watch"}} {
+			r := s.run(args...)
+			lines := strings.Split(strings.TrimSpace(r.Out), "\n")
+			Expect(lines).To(HaveLen(4), "the header, two lines of a, one of b")
+			Expect(lines[1]).To(ContainSubstring("the configuration enables it"))
+			Expect(lines[2]).To(HaveSuffix("…"))
+			Expect(r.ErrOut).NotTo(ContainSubstring("web.service"))
+			Expect(r.ErrOut).To(ContainSubstring("Texts that end with … are longer: to see all of them, add -o wide\n"))
+			Expect(r.ErrOut).To(HaveSuffix("error: host a: Degraded: see kubectl poolboot explain node a -n edge\n"))
+		}
+		Expect(strings.Split(strings.TrimSpace(s.run("status").Out), "\n")).To(HaveLen(4), "the header, and three lines of the pool")
+		for _, args := range [][]string{{"status", "infra", "-o", "wide"}, {"status", "-o", "wide"}, {"status", "infra", "-o", "json"}} {
+			r := s.run(args...)
+			Expect(r.Out).To(ContainSubstring(", END"))
+			Expect(r.ErrOut).NotTo(ContainSubstring("…"))
+		}
+	})
+
 	DescribeTable("fails with the reason", func(change func(*poolv1.MachineConfigPool), host *bootstrapv1.PoolbootConfig, why string, args ...string) {
 		r := newSite(change, host).run(append([]string{"status", "infra"}, args...)...)
 		Expect(r.Code).To(Equal(1))
 		Expect(r.ErrOut).To(ContainSubstring("error: " + why))
 	},
-		Entry("if an update failed", nil, failed("a", newConfig), "host a: Degraded: the update of Node a failed"),
-		Entry("if an update failed, with --watch", nil, failed("a", newConfig), "host a: Degraded: the update of Node a failed", "--watch"),
+		Entry("if an update failed", nil, failed("a", newConfig), "host a: Degraded: see kubectl poolboot explain node a -n edge\n"),
+		Entry("if an update failed, with --watch", nil, failed("a", newConfig), "host a: Degraded: see kubectl poolboot explain node a -n edge\n", "--watch"),
 		Entry("if the pool cannot be rendered", func(p *poolv1.MachineConfigPool) {
 			p.Status.Conditions = []metav1.Condition{{Type: poolv1.RenderDegradedCondition, Status: metav1.ConditionTrue, Reason: "RenderFailed", Message: "MachineConfig 50-a: no"}}
 		}, done("a"), "MachineConfigPool edge/infra: MachineConfig 50-a: no"),
@@ -156,14 +178,14 @@ var _ = Describe("status", func() {
 		s := newSite(nil, host(), done("b"))
 		r := s.run("status", "infra")
 		Expect(clitest.Rows(r.Out)[1]).To(Equal(strings.Join([]string{"bmh-a a", reason, newConfig, newConfig, "12m", message}, " ")))
-		why := "host a: " + reason + ": " + message
-		Expect(r.ErrOut).To(HaveSuffix("error: " + why + "\n"))
+		why, see := "host a: "+reason+": "+message, "host a: "+reason+": see kubectl poolboot explain node a -n edge"
+		Expect(r.ErrOut).To(HaveSuffix("error: " + see + "\n"))
 		Expect(r.Code).To(Equal(1))
 		r = s.run("status")
 		Expect(clitest.Rows(r.Out)[1]).To(And(HavePrefix("infra rendered-infra-1 2/2 "), HaveSuffix(" 1 <none> "+why)))
 		Expect(r.Code).To(Equal(1))
 		r = s.run("status", "infra", "--watch", "--timeout", "500ms")
-		Expect(strings.TrimSpace(r.ErrOut)).To(HaveSuffix(why))
+		Expect(strings.TrimSpace(r.ErrOut)).To(HaveSuffix(see))
 		Expect(r.Code).To(Equal(1))
 	},
 		Entry("it was deleted", nodeMissing, "NodeMissing", "Node a does not exist: restart"),
@@ -235,7 +257,7 @@ var _ = Describe("status", func() {
 		r = s.run("status", "infra")
 		Expect(clitest.Rows(r.Out)).To(HaveExactElements(HavePrefix("HOST"), HavePrefix("bmh-a a Done"),
 			"<none> <none> PoolNotFound <none> rendered-infra-1 <none> PoolbootConfig b-config: no pool"))
-		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 1 of 2 hosts run rendered-infra-1\nerror: host b: PoolNotFound: no pool\n"))
+		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 1 of 2 hosts run rendered-infra-1\nerror: host b: PoolNotFound: see kubectl poolboot boots -n edge\n"))
 		Expect(r.Code).To(Equal(1))
 	})
 
@@ -289,7 +311,7 @@ var _ = Describe("status", func() {
 		r := s.run("status")
 		Expect(r.Code).To(Equal(2))
 		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 0/2 2 0 <none> host b: Draining: Pod web remains"))
-		Expect(s.run("status", "infra")).To(And(HaveField("Code", 2), HaveField("ErrOut", "error: host b: Draining: Pod web remains\n")))
+		Expect(s.run("status", "infra")).To(And(HaveField("Code", 2), HaveField("ErrOut", "error: host b: Draining: see kubectl poolboot explain node b -n edge\n")))
 		Expect(newSite(paused, drains("b", 11*time.Minute)).run("status", "infra", "--watch", "--timeout", "200ms")).To(And(HaveField("Code", 2), HaveField("ErrOut", ContainSubstring("--timeout 200ms expired"))))
 		Expect(clitest.ExpectSuccess(newSite(nil, drains("a", 9*time.Minute)).run("status"))).NotTo(ContainSubstring("PoolbootConfig"))
 	})
