@@ -61,7 +61,8 @@ var _ = Describe("A paused pool", func() {
 
 		p := s.reconcile("infra")
 		Expect(p.Status.Configuration).To(Equal(old))
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, "rollout resume", old.Name))
+		Expect(p.Status.RenderedConfiguration).NotTo(Equal(old.Name), "the one that updatedHostCount counts")
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, "rollout resume", old.Name, p.Status.RenderedConfiguration+" waits"))
 		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.RolloutPausedReason))
 		rendered := &poolv1.MachineConfigList{}
 		Expect(s.List(ctx(), rendered, client.HasLabels{poolv1.RenderedForLabel})).To(Succeed())

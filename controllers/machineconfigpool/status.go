@@ -22,6 +22,7 @@ func (s *scope) setStatus() {
 	status := &s.pool.Status
 	status.ObservedGeneration = s.pool.Generation
 	status.Configuration = s.configuration()
+	status.RenderedConfiguration = s.target()
 	s.setHistory(metav1.Now())
 	status.InputsHash, _ = pool.InputsID(s.pool.Spec.PoolRole, s.pools, s.configs) // the problem of the pool has the error
 	n := s.countMachines()

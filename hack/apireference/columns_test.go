@@ -34,7 +34,7 @@ status:
   readyHostCount: 127
   updatedHostCount: 100
   degradedHostCount: 12
-  configuration: {name: rendered-infra-west-7a593f69f39c17c500397d02e104e497}
+  renderedConfiguration: rendered-infra-west-7a593f69f39c17c500397d02e104e497
   conditions: [{type: Ready, status: "False", reason: WorkloadClusterUnreachable}]`,
 	"PoolbootConfig": `
 metadata: {name: infra-west-k7x2m-9pq4c-x8v5t, namespace: edge-site-a, labels: {cluster.x-k8s.io/cluster-name: edge-site-a}}

@@ -54,6 +54,14 @@ type MachineConfigPoolStatus struct {
 	// +optional
 	Configuration PoolConfiguration `json:"configuration,omitempty,omitzero"`
 
+	// renderedConfiguration is the name of the rendered config that the pool rendered last, which updatedHostCount
+	// counts. It differs from configuration while a paused pool holds it back.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	RenderedConfiguration string `json:"renderedConfiguration,omitempty"`
+
 	// history has the rendered configs that the pool handed out last, in this order.
 	// +optional
 	// +listType=atomic

@@ -199,7 +199,7 @@ func (s *MachineConfigPoolSpec) IsPaused() bool { return s.Paused != nil && *s.P
 // +kubebuilder:printcolumn:name="ReadyHosts",type=integer,JSONPath=`.status.readyHostCount`
 // +kubebuilder:printcolumn:name="UpdatedHosts",type=integer,JSONPath=`.status.updatedHostCount`
 // +kubebuilder:printcolumn:name="DegradedHosts",type=integer,JSONPath=`.status.degradedHostCount`
-// +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.configuration.name`,priority=1
+// +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.renderedConfiguration`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MachineConfigPool struct {
 	metav1.TypeMeta `json:",inline"`

@@ -31,8 +31,10 @@ type PoolStatus struct {
 	Pool      string `json:"pool"`
 	Cluster   string `json:"cluster"`
 	Paused    bool   `json:"paused"`
-	// Configuration is the rendered config that the pool hands out.
+	// Configuration is the rendered config that the pool hands out, and Rendered what it renders, which waits while the
+	// pool is paused.
 	Configuration string `json:"configuration"`
+	Rendered      string `json:"rendered"`
 	// Of the Hosts, Updated run what the pool renders, also if a paused pool holds it back, and Away are in an update
 	// or have no Node that is Ready in the pool. Failed need a user to act. All but Updated count hosts that have not
 	// joined.
@@ -168,7 +170,7 @@ func (s *PoolStatus) addFailed(configs []bootstrapv1.PoolbootConfig) {
 func newPoolStatus(s summary) PoolStatus {
 	p := s.pool
 	status := PoolStatus{Namespace: p.Namespace, Pool: p.Name, Cluster: p.Spec.ClusterName, Paused: p.Spec.IsPaused(), Configuration: p.Status.Configuration.Name,
-		Hosts: len(s.hosts) + s.joining, Updated: s.running, Away: s.joining}
+		Rendered: cmp.Or(p.Status.RenderedConfiguration, p.Status.Configuration.Name), Hosts: len(s.hosts) + s.joining, Updated: s.running, Away: s.joining}
 	if waitsInPause(p) != "" {
 		status.Updated = int(ptr.Deref(p.Status.UpdatedHostCount, 0))
 	}
@@ -228,7 +230,7 @@ func (o *statusOptions) fleetRows(statuses []PoolStatus) []cli.Row {
 		if s.Paused {
 			updated += ", paused"
 		}
-		cells := []string{s.Pool, s.Configuration, updated, strconv.Itoa(s.Away), strconv.Itoa(s.Failed), since}
+		cells := []string{s.Pool, s.Rendered, updated, strconv.Itoa(s.Away), strconv.Itoa(s.Failed), since}
 		if o.all {
 			cells = slices.Insert(cells, 0, s.Namespace)
 		}

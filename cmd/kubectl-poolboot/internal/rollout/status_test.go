@@ -230,9 +230,9 @@ var _ = Describe("status", func() {
 	It("counts the hosts of a paused pool as kubectl get does, and has no problem if nothing waits", func() {
 		r := newSite(func(p *poolv1.MachineConfigPool) {
 			holding(p)
-			p.Status.UpdatedHostCount = ptr.To[int32](0)
+			p.Status.UpdatedHostCount, p.Status.RenderedConfiguration = ptr.To[int32](0), "rendered-infra-2"
 		}, done("a")).run("status")
-		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 0/1, paused 1 0 <none> " + holdsBack))
+		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-2 0/1, paused 1 0 <none> "+holdsBack), "CONFIG is the one that UPDATED counts")
 		Expect(r.Code).To(Equal(2))
 		r = newSite(paused, done("a")).run("status")
 		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 1/1, paused 1 0 <none> <none>"))
