@@ -55,8 +55,8 @@ var situations = map[string]struct {
 	}, `\(m1\): see kubectl poolboot rollout status infra -n site`},
 	poolv1.HostsDegradedReason: {poolv1.NodeDegradedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), withProblem(machine("m1", "infra", "", false), bootstrapv1.BootPreparedCondition, bootstrapv1.NodeNameTakenReason,
-			"it already exists: delete the Node"))).To(Succeed())
-	}, `m1: it already exists: delete the Node`},
+			"host m1: it already exists: delete the Node"))).To(Succeed())
+	}, `act: m1: it already exists: delete the Node`},
 	poolv1.NothingRenderedReason: {poolv1.UpdatedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		p := s.pool("infra")
 		p.Status = poolv1.MachineConfigPoolStatus{}

@@ -177,7 +177,7 @@ func (s *scope) countMachines() (n counts) {
 			n.held = append(n.held, name+": "+string(state.unavailable))
 		}
 		if state.problem != "" {
-			n.degraded = append(n.degraded, name+": "+state.problem)
+			n.degraded = append(n.degraded, name+": "+strings.TrimPrefix(state.problem, "host "+name+": "))
 		}
 	}
 	return n

@@ -95,7 +95,9 @@ var _ = Describe("The record of an update", func() {
 		w.settle(ctx)
 		undone := "the update failed and is being undone: web.service: it failed"
 		w.reports(ctx, 0, agentv1.Applying, revisionOf(0, "rendered-worker-4"), undone)
-		w.changeNode(ctx, 0, func(node *corev1.Node) { node.Annotations[agentv1.UndoingAnnotation] = revisionOf(0, "rendered-worker-4") })
+		w.changeNode(ctx, 0, func(node *corev1.Node) {
+			node.Annotations[agentv1.UndoingAnnotation] = revisionOf(0, "rendered-worker-4")
+		})
 		w.render(ctx, "rendered-worker-5")
 		w.settle(ctx)
 		w.render(ctx, "rendered-worker-6") // the report is still that about rendered-worker-4

@@ -272,8 +272,11 @@ func (s *subject) labelOwner(key string) string {
 			last = entry
 		}
 	}
-	if last == nil {
+	switch {
+	case last == nil:
 		return "unknown client"
+	case last.Manager == "manager": // the name of the program of most controllers
+		return `a controller (field manager "manager")`
 	}
 	return last.Manager
 }
