@@ -120,6 +120,18 @@ var _ = Describe("What the commands print fits in 120 columns", func() {
 		}
 	})
 
+	It("with the same columns for rows that are printed later, as of a watch", func() {
+		var out bytes.Buffer
+		table := &cli.Table{Out: &out, Header: []string{"HOST", "STATE", "MESSAGE"}, MinWidths: map[string]int{"STATE": 8}}
+		for _, row := range [][]string{{"server-17", "Done", "a"}, {"a", "Draining", "b"}, {"b", "Done", strings.Repeat("long ", 40)}, {"c", "Done", "d"}} {
+			Expect(table.Print(row)).To(Succeed())
+		}
+		for line := range strings.Lines(out.String()) {
+			Expect(line).To(MatchRegexp(`^.{9}   .{8}   [Mablond]`))
+		}
+		expectToFit("a table", out.String())
+	})
+
 	It("with characters that are two columns wide", func() {
 		var out bytes.Buffer
 		table := &cli.Table{Out: &out, Header: []string{"FILE", "STATE"}}

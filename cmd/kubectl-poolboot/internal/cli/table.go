@@ -42,8 +42,12 @@ type Table struct {
 	// MaxLines is how many lines a cell of the last column has at most, 0 for no limit. IsCut is true once one was cut.
 	MaxLines int
 	IsCut    bool
+	// MinWidths are the widths that columns have at least, by their names.
+	MinWidths map[string]int
 
 	hasHeader bool
+	// printed are the widths of the columns so far: rows that are printed later align with the earlier ones.
+	printed []int
 }
 
 // Print prints rows of as many cells as the table has columns.
@@ -71,7 +75,16 @@ func (t *Table) PrintColored(rows [][]string, colors []map[string]Color) error {
 	if style.wide {
 		limit = math.MaxInt
 	}
-	widths := fit(rows, limit)
+	if t.printed == nil {
+		t.printed = make([]int, len(t.Header))
+		for i, name := range t.Header {
+			t.printed[i] = t.MinWidths[name]
+		}
+	}
+	widths := fit(rows, t.printed, limit)
+	if len(t.Header) > 0 && len(rows) > 0 {
+		t.printed = widths
+	}
 	var out strings.Builder
 	for i, row := range rows {
 		cells, lines := make([][]string, len(row)), 0
@@ -104,8 +117,8 @@ func (t *Table) PrintColored(rows [][]string, colors []map[string]Color) error {
 }
 
 // fit returns the widths of columns that fit in a limit. The last column shrinks first, the others below their longest
-// words only if nothing else can shrink.
-func fit(rows [][]string, limit int) []int {
+// words only if nothing else can shrink. The other columns have the least widths, if there are any.
+func fit(rows [][]string, least []int, limit int) []int {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -118,6 +131,9 @@ func fit(rows [][]string, limit int) []int {
 				words[i] = max(words[i], runewidth.StringWidth(word))
 			}
 		}
+	}
+	for i := range least[:min(last, len(least))] {
+		widths[i], words[i] = max(widths[i], least[i]), max(words[i], least[i])
 	}
 	words[last] = min(words[last], minWord)
 	for _, w := range widths {

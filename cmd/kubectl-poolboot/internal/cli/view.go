@@ -47,6 +47,8 @@ type View struct {
 	// MaxLines is that of the Table. IsCut is true once a cell was cut.
 	MaxLines int
 	IsCut    bool
+	// MinWidths are those of the Table with --watch: most cells come later.
+	MinWidths map[string]int
 
 	// seen are the rows that were shown, as JSON.
 	seen  map[string]string
@@ -90,7 +92,7 @@ func (v *View) Show(rows ...Row) error {
 		if v.lines == nil {
 			v.lines = &Table{Out: out, Header: v.Header, MaxLines: v.MaxLines}
 			if v.Watch {
-				v.lines.Header = append([]string{"TIME"}, v.Header...)
+				v.lines.Header, v.lines.MinWidths = append([]string{"TIME"}, v.Header...), v.MinWidths
 			}
 		}
 		defer func() { v.IsCut = v.IsCut || v.lines.IsCut }()

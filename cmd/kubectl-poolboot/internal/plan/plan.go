@@ -38,6 +38,8 @@ type answer struct {
 	Possible bool `json:"possible"`
 	// Reasons are why the change is not possible on a running host, with what to do instead.
 	Reasons []string `json:"reasons"`
+	// Changes are the entries that change, with what the host does for each, and why.
+	Changes []change `json:"changes"`
 	// Stop are the units that stop before the change, and Start those that start after it.
 	Stop    []string `json:"stop,omitempty"`
 	Actions []action `json:"actions"`
@@ -50,6 +52,21 @@ type answer struct {
 type action struct {
 	Type update.ActionType `json:"type"`
 	Unit string            `json:"unit,omitempty"`
+}
+
+// change is a change as plan prints it as JSON.
+type change struct {
+	Entry   string   `json:"entry"`
+	Actions []action `json:"actions"`
+	Reason  string   `json:"reason"`
+}
+
+func newActions(of []update.Action) []action {
+	actions := []action{}
+	for _, a := range of {
+		actions = append(actions, action{a.Type, a.Unit})
+	}
+	return actions
 }
 
 // New returns the command plan.
@@ -118,9 +135,9 @@ func (o *options) run() error {
 		}
 	}
 	plan := update.New(before, after, policy, can)
-	a := answer{Possible: plan.IsPossible(), Reasons: []string{}, Stop: plan.Stop, Actions: []action{}, Start: plan.Start, Drain: plan.Drains(), Reboot: plan.Reboots()}
-	for _, of := range plan.Actions {
-		a.Actions = append(a.Actions, action{of.Type, of.Unit})
+	a := answer{Possible: plan.IsPossible(), Reasons: []string{}, Changes: []change{}, Stop: plan.Stop, Actions: newActions(plan.Actions), Start: plan.Start, Drain: plan.Drains(), Reboot: plan.Reboots()}
+	for _, of := range plan.Changes {
+		a.Changes = append(a.Changes, change{of.String(), newActions(of.Actions), of.Reason})
 	}
 	for _, obstacle := range plan.Obstacles {
 		a.Reasons = append(a.Reasons, obstacle.String())

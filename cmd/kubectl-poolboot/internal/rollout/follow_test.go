@@ -37,7 +37,7 @@ var _ = Describe("status --watch", func() {
 			c.Status.Update.UnansweredTime = nil
 			setUpdated(c, metav1.ConditionFalse, "Unreconcilable", "the new one is not possible either")
 		})
-		Eventually(ended).Should(Receive(And(HaveField("Code", 1), HaveField("Out", ContainSubstring("not possible either")))))
+		Eventually(ended).Should(Receive(And(HaveField("Code", 1), HaveField("Out", ContainSubstring("the new one is not possible")))))
 	},
 		Entry("a unit that fails", newHost("a", oldConfig, newConfig, metav1.ConditionFalse, "UnitsFailing", "web.service failed"), false),
 		Entry("an update that failed", failed("a", ""), true),

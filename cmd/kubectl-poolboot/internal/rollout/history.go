@@ -231,6 +231,7 @@ func listChanged(p *poolv1.MachineConfigPool, sources []metav1.PartialObjectMeta
 		}
 	}
 	add("MachineConfigPool", p)
+	slices.SortStableFunc(changed, func(a, b changedObject) int { return a.Time.Compare(b.Time.Time) })
 	return changed
 }
 

@@ -113,8 +113,8 @@ var _ = Describe("history", func() {
 		Expect(listChanged(p, []metav1.PartialObjectMetadata{
 			named("50-web", field("kubectl-client-side-apply", spec, "", 10), field("argocd", spec, "", 11)), named("51-web", field("early", spec, "", 0)), named("other", field("kubectl", spec, "", 5)),
 		}, begin, begin.Add(10*time.Second))).To(HaveExactElements(
-			And(HaveField("Object", "MachineConfig 50-web"), HaveField("Manager", "kubectl-client-side-apply")),
-			And(HaveField("Object", "MachineConfigPool infra"), HaveField("Manager", "kubectl-edit"))))
+			And(HaveField("Object", "MachineConfigPool infra"), HaveField("Manager", "kubectl-edit")),
+			And(HaveField("Object", "MachineConfig 50-web"), HaveField("Manager", "kubectl-client-side-apply"))), "in the order of time")
 	})
 
 	It("tells a config without changes from one whose changes are unknown", func(ctx SpecContext) {

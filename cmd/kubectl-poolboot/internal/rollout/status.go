@@ -124,7 +124,8 @@ func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *pool
 }
 
 func (o *statusOptions) view(header []string, maxLines int) *cli.View {
-	return &cli.View{Out: o.streams.Out, Output: &o.output, Watch: o.watch, Header: header, MaxLines: maxLines}
+	return &cli.View{Out: o.streams.Out, Output: &o.output, Watch: o.watch, Header: header, MaxLines: maxLines,
+		MinWidths: map[string]int{"STATE": len(bootstrapv1.UpdateUnreconcilableReason), "UPDATED": len("100/100, paused"), "SINCE": len(cli.None)}}
 }
 
 // noteCut says how to see what was cut.
