@@ -2,6 +2,7 @@ package machineconfigpool
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -42,6 +43,8 @@ type machineState struct {
 	unavailable bootstrapv1.UnavailableReason
 	// can is what the programs of the running host can change.
 	can update.Capabilities
+	// silent is true if the agent of the running host does not answer, or not in a way that the manager understands.
+	silent bool
 	// unitsFail is true if the kubelet or units of the configuration fail on the running host.
 	unitsFail bool
 	// agentless is true if the running host has no agent.
@@ -67,6 +70,7 @@ func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 	if updated != nil && (updated.Reason == bootstrapv1.UpdateDegradedReason || updated.Reason == bootstrapv1.UpdateUnreconcilableReason) {
 		state.failed = c.Status.Update.Desired.Name
 	}
+	state.silent = updated != nil && slices.Contains(noAnswer, updated.Reason)
 	state.unitsFail = updated != nil && updated.Reason == bootstrapv1.UnitsFailingReason
 	state.agentless = state.joined && updated != nil && updated.Reason == bootstrapv1.NoAgentReason
 	state.free = !state.joined && state.problem == "" && isFree(c)
@@ -101,6 +105,8 @@ type counts struct {
 	// maxUnavailable. heldWaiting is how many of them wait for an update and do not begin it.
 	held        []string
 	heldWaiting int
+	// silentWaiting is how many of those that wait have an agent that does not answer: they begin no update.
+	silentWaiting int
 	// outdated are the Machines that have joined and run another configuration than the pool renders. outdatedHosts are
 	// such hosts without a Machine. waiting, updating and stopped are those of both that change to it without being
 	// installed again, by their phase.
@@ -154,6 +160,9 @@ func (s *scope) countMachines() (n counts) {
 				n.stopped = append(n.stopped, name)
 			default:
 				n.waiting = append(n.waiting, name)
+				if state.silent {
+					n.silentWaiting++
+				}
 				if state.unavailable != "" && state.unavailable != bootstrapv1.UnavailableKubeletFailing {
 					n.heldWaiting++
 				}

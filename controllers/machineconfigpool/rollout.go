@@ -1,6 +1,7 @@
 package machineconfigpool
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -42,14 +43,15 @@ func phaseOf(c *bootstrapv1.PoolbootConfig) phase {
 		if c.Status.Update.Stage != "" { // its agent was told, or something fails that the update needs
 			return updating
 		}
-	case bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason, bootstrapv1.AgentNotAnsweringReason, bootstrapv1.CertificateNotAcceptedReason,
-		bootstrapv1.ReportNotUnderstoodReason:
-		if !runsDesired(c) {
-			return stopped
-		}
+	}
+	if !runsDesired(c) && (condition.Reason == bootstrapv1.UpdateDegradedReason || condition.Reason == bootstrapv1.UpdateUnreconcilableReason || slices.Contains(noAnswer, condition.Reason)) {
+		return stopped
 	}
 	return waits
 }
+
+// noAnswer are the reasons of the condition Updated of a host that begins no update because of its agent.
+var noAnswer = []string{bootstrapv1.AgentNotAnsweringReason, bootstrapv1.CertificateNotAcceptedReason, bootstrapv1.ReportNotUnderstoodReason}
 
 // isChanging reports whether a running host is to be changed, is being changed, or could not be, also if its rendered
 // config stays the same: then something in the part of the machine changes, such as flags of the kubelet. A host that
@@ -112,7 +114,7 @@ func (s *scope) pendingReason(n counts) string {
 		return poolv1.RolloutStoppedReason
 	case isBlocked:
 		return poolv1.RolloutBlockedReason
-	case isStuck:
+	case isStuck, n.silentWaiting > 0 && n.silentWaiting == len(n.waiting):
 		return poolv1.RolloutStoppedReason
 	}
 	return poolv1.HostsPendingReason
@@ -209,7 +211,7 @@ func (r *Reconciler) reportRollout(before *poolv1.MachineConfigPool, s *scope) {
 	}
 	if wasStopped := hasReason(before, poolv1.RolloutStoppedReason); !wasStopped && hasReason(s.pool, poolv1.RolloutStoppedReason) {
 		event(corev1.EventTypeWarning, poolv1.RolloutStoppedReason, "%d of %d hosts cannot be updated to %s or have units that fail, and %d wait: see the condition %s of the pool",
-			s.counted.failed(), s.counted.total, last.Configuration, len(s.counted.waiting), poolv1.NodeDegradedCondition)
+			s.counted.failed()+s.counted.silentWaiting, s.counted.total, cmp.Or(last.Configuration, s.pool.Status.Configuration.Name), len(s.counted.waiting)-s.counted.silentWaiting, poolv1.NodeDegradedCondition)
 	}
 	if last.CompletionTime != nil && !last.CompletionTime.Equal(old.CompletionTime) {
 		duration := last.CompletionTime.Sub(last.StartTime.Time)

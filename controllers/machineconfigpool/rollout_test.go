@@ -159,6 +159,20 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(eventReasons()).To(ConsistOf("RolloutStopped"))
 	})
 
+	It("stops when only hosts wait whose agents do not run, and not before", func() {
+		for _, name := range []string{"m1", "m2"} { // they run what they were told
+			c := follower(name, "")
+			Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
+			c.Status.Update.RunningRevision = c.Status.Update.DesiredRevision
+			Expect(s.Status().Update(ctx(), c)).To(Succeed())
+		}
+		Expect(becomes("m1", bootstrapv1.AgentNotAnsweringReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsPendingReason))
+		Expect(eventReasons()).To(BeEmpty())
+		p := becomes("m2", bootstrapv1.UpdateDoneReason)
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "m1"))
+		Expect(controllertest.Events(s.events)).To(ConsistOf(HavePrefix("Warning RolloutStopped 1 of 2 hosts cannot be updated to " + p.Status.Configuration.Name)))
+	})
+
 	It("goes on beside a host that differs from what it runs, which waits for its update like the others", func() {
 		c := follower("m1", "")
 		Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())

@@ -152,7 +152,7 @@ const (
 	// Running hosts are being updated. The message names them.
 	HostsUpdatingReason = "HostsUpdating"
 	// The update of running hosts failed, is not possible, or has no answer of the agent, or their units fail after it,
-	// and no other host is being updated: docs/updates.md#when-an-update-stops.
+	// and no other host is being updated or next: docs/updates.md#when-an-update-stops.
 	RolloutStoppedReason = "RolloutStopped"
 	// Running hosts wait for their update, and none is updated, because the hosts that the message names are
 	// unavailable. Correct these, or replace their Machines.
