@@ -10,6 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/setup"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -22,6 +23,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	barehost "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/admission"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/baremetalhost"
@@ -120,8 +122,9 @@ type registered struct {
 
 // reconcilers returns Poolboot's reconcilers, in the order in which they are registered.
 func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadata, hostSecrets cache.Cache, clusters clustercache.ClusterCache, opts *Options) []registered {
+	networkData := barehost.NewNetworkData(live, hostSecrets, clock.RealClock{})
 	env := scope.Env{
-		Client: cached, APIReader: live, HostSecrets: hostSecrets, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
+		Client: cached, APIReader: live, HostSecrets: hostSecrets, NetworkData: networkData, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
 		ServerURL: opts.ServerURL, ServerCA: opts.ServerCA, OverlayNamespace: opts.OverlayNamespace,
 		Offer: opts.offer, TokenLifetime: opts.TokenLife, SyncedLabels: opts.SyncedLabels,
 	}
@@ -147,7 +150,7 @@ func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadat
 	}
 	if opts.ApproveCertificates {
 		all = append(all, registered{&certificate.Reconciler{
-			Client: cached, APIReader: live, HostSecrets: hostSecrets, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
+			Client: cached, APIReader: live, NetworkData: networkData, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
 		}, opts.Concurrency.Certificate})
 	}
 	return all

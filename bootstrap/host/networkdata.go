@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -69,65 +71,123 @@ func IndexNetworkData(object client.Object) []string {
 	return nil
 }
 
-// networkData returns the network data of a host, or nil if it has none. It reads only Secrets in the namespace of the
-// host: a user who names one in another must not get what is in it.
-func networkData(ctx context.Context, secrets client.Reader, bmh *bmov1alpha1.BareMetalHost) (*networkdata.Data, string, error) {
+// maxNetworkData limits the Secrets whose network data is remembered. unwatchedNetworkData is how long a Secret counts
+// that is not as the cache of metadata has it: no watch reports a change of it.
+const (
+	maxNetworkData       = 20000
+	unwatchedNetworkData = time.Minute
+)
+
+// NetworkData reads the network data of hosts. It reads each version of a Secret once: a pool can have thousands of
+// hosts, each of which causes many decisions, and a certificate is checked against the addresses of all others.
+type NetworkData struct {
+	secrets, metadata client.Reader
+	known             *cache.LRUExpireCache
+}
+
+// NewNetworkData returns a reader. secrets reads Secrets from the API server, and metadata the metadata of those that
+// Metal3 has read, from a cache.
+func NewNetworkData(secrets, metadata client.Reader, clock cache.Clock) *NetworkData {
+	return &NetworkData{secrets: secrets, metadata: metadata, known: cache.NewLRUExpireCacheWithClock(maxNetworkData, clock)}
+}
+
+// networkSecret has what a version of a Secret has as network data.
+type networkSecret struct {
+	version string
+	// exists is false if there is no Secret, and hasData if it has no key with network data.
+	exists, hasData bool
+	owner           *metav1.OwnerReference
+	data            *networkdata.Data
+	files           map[poolv1.NetworkRenderer][]networkdata.File
+	// err is why the network data is not valid, or nil.
+	err error
+}
+
+// secret returns what a Secret has.
+func (n *NetworkData) secret(ctx context.Context, key client.ObjectKey) (networkSecret, error) {
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	if err := n.metadata.Get(ctx, key, metadata); client.IgnoreNotFound(err) != nil {
+		return networkSecret{}, err
+	}
+	version := string(metadata.UID) + metadata.ResourceVersion
+	if known, ok := n.known.Get(key); ok && known.(networkSecret).version == version {
+		return known.(networkSecret), nil
+	}
+	secret, read, lifetime := &corev1.Secret{}, networkSecret{version: version}, unwatchedNetworkData
+	if err := n.secrets.Get(ctx, key, secret); client.IgnoreNotFound(err) != nil {
+		return read, err
+	} else if read.exists = err == nil; read.exists {
+		read.owner = metav1.GetControllerOf(secret)
+		var document []byte
+		if document, read.hasData = secret.Data["networkData"]; !read.hasData {
+			document, read.hasData = secret.Data["value"]
+		}
+		if read.hasData {
+			if read.data, read.err = networkdata.Parse(document); read.err == nil {
+				read.files = map[poolv1.NetworkRenderer][]networkdata.File{
+					poolv1.NetworkRendererSystemdNetworkd: read.data.Networkd(), poolv1.NetworkRendererNetworkManager: read.data.NetworkManager(),
+				}
+			}
+		}
+		if version == string(secret.UID)+secret.ResourceVersion {
+			lifetime = 24 * time.Hour
+		}
+	}
+	n.known.Add(key, read, lifetime)
+	return read, nil
+}
+
+// of returns what the Secret of a host has, without data if the host has no network data, and where that is. It reads
+// only Secrets in the namespace of the host: a user who names one in another must not get what is in it.
+func (n *NetworkData) of(ctx context.Context, bmh *bmov1alpha1.BareMetalHost) (none networkSecret, where string, err error) {
 	name, field := NetworkDataSecret(bmh)
 	if name == "" {
-		return nil, "", nil
+		return none, "", nil
 	}
-	where := fmt.Sprintf("%s of BareMetalHost %s", field, klog.KObj(bmh))
+	where = fmt.Sprintf("%s of BareMetalHost %s", field, klog.KObj(bmh))
 	if ref := bmh.Spec.NetworkData; ref != nil && ref.Namespace != "" && ref.Namespace != bmh.Namespace {
-		return nil, where, networkDataInvalid("%s names a Secret in another namespace: use one in the namespace of the host", where)
+		return none, where, networkDataInvalid("%s names a Secret in another namespace: use one in the namespace of the host", where)
 	}
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return nil, where, networkDataInvalid("%s is not the name of a Secret: correct it, or remove the field", where)
+		return none, where, networkDataInvalid("%s is not the name of a Secret: correct it, or remove the field", where)
 	}
 	where += " is Secret " + name
-	secret := &corev1.Secret{}
-	if err := secrets.Get(ctx, client.ObjectKey{Namespace: bmh.Namespace, Name: name}, secret); apierrors.IsNotFound(err) {
-		return nil, where, networkDataInvalid("%s, which does not exist: create the Secret, or remove the field", where)
-	} else if err != nil {
-		return nil, where, err
-	}
-	if isLeftOver(secret, bmh.Spec.ConsumerRef) {
-		return nil, where, networkDataInvalid("%s, which Metal3 rendered for another Machine: remove the field", where)
-	}
-	document, ok := secret.Data["networkData"]
-	if !ok {
-		document, ok = secret.Data["value"]
-	}
+	secret, err := n.secret(ctx, client.ObjectKey{Namespace: bmh.Namespace, Name: name})
 	switch {
-	case !ok && bmh.Spec.NetworkData == nil: // it is only for the inspection, in another format
-		return nil, where, nil
-	case !ok:
-		return nil, where, networkDataInvalid("%s, which has no key networkData: add it, or remove the field", where)
+	case err != nil:
+		return none, where, err
+	case !secret.exists:
+		return none, where, networkDataInvalid("%s, which does not exist: create the Secret, or remove the field", where)
+	case secret.isLeftOver(name, bmh.Spec.ConsumerRef):
+		return none, where, networkDataInvalid("%s, which Metal3 rendered for another Machine: remove the field", where)
+	case !secret.hasData && bmh.Spec.NetworkData == nil: // it is only for the inspection, in another format
+		return none, where, nil
+	case !secret.hasData:
+		return none, where, networkDataInvalid("%s, which has no key networkData: add it, or remove the field", where)
+	case secret.err != nil:
+		return none, where, networkDataInvalid("%s: %s", where, secret.err)
 	}
-	data, err := networkdata.Parse(document)
-	if err != nil {
-		return nil, where, networkDataInvalid("%s: %s", where, err)
-	}
-	return data, where, nil
+	return secret, where, nil
 }
 
 // isLeftOver reports whether CAPM3 rendered a Secret for another Metal3Machine than the one that uses a host: the
 // network data of a deleted Machine can stay on the host that it releases.
-func isLeftOver(secret *corev1.Secret, consumer *corev1.ObjectReference) bool {
-	owner := metav1.GetControllerOf(secret)
-	return owner != nil && owner.Kind == "Metal3Data" && (consumer == nil || secret.Name != consumer.Name+"-networkdata")
+func (s *networkSecret) isLeftOver(name string, consumer *corev1.ObjectReference) bool {
+	return s.owner != nil && s.owner.Kind == "Metal3Data" && (consumer == nil || name != consumer.Name+"-networkdata")
 }
 
-// NetworkFiles returns the files that configure the network of a host according to its network data, in a pool. c reads
-// from a cache, and secrets from the API server. The error is a *NetworkDataError if the network data can't be used.
-func NetworkFiles(ctx context.Context, c, secrets client.Reader, bmh *bmov1alpha1.BareMetalHost, pool string, renderer poolv1.NetworkRenderer) ([]networkdata.File, error) {
+// Files returns the files that configure the network of a host according to its network data, in a pool. c reads from a
+// cache. The error is a *NetworkDataError if the network data can't be used.
+func (n *NetworkData) Files(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalHost, pool string, renderer poolv1.NetworkRenderer) ([]networkdata.File, error) {
 	switch {
 	case renderer == poolv1.NetworkRendererNone, renderer == "" && bmh.Spec.NetworkData == nil:
 		return nil, nil
 	case renderer == "":
 		return nil, rendererNotSet(fmt.Sprintf("spec.networkData of BareMetalHost %s", klog.KObj(bmh)), pool)
 	}
-	data, where, err := networkData(ctx, secrets, bmh)
-	if err != nil || data == nil {
+	secret, where, err := n.of(ctx, bmh)
+	if err != nil || secret.data == nil {
 		return nil, err
 	}
 	hardware, _, err := Hardware(ctx, c, bmh)
@@ -139,36 +199,27 @@ func NetworkFiles(ctx context.Context, c, secrets client.Reader, bmh *bmov1alpha
 		for _, nic := range hardware.NIC {
 			macs = append(macs, nic.MAC)
 		}
-		if err := data.CheckInterfaces(macs); err != nil {
+		if err := secret.data.CheckInterfaces(macs); err != nil {
 			return nil, networkDataInvalid("%s: %s", where, err)
 		}
 	}
-	if renderer == poolv1.NetworkRendererNetworkManager {
-		return data.NetworkManager(), nil
-	}
-	return data.Networkd(), nil
+	return secret.files[renderer], nil
 }
 
-// AllAddresses returns what Addresses returns, and the static addresses in the network data of the host.
-func AllAddresses(ctx context.Context, c, secrets client.Reader, bmh *bmov1alpha1.BareMetalHost) ([]netip.Addr, error) {
-	addresses, err := Addresses(ctx, c, bmh)
-	if err != nil {
-		return nil, err
+// Addresses returns the static addresses in the network data of a host, in a pool with a renderer. There are none with
+// None, with which the host uses DHCP, and in network data that can't be used.
+func (n *NetworkData) Addresses(ctx context.Context, bmh *bmov1alpha1.BareMetalHost, renderer poolv1.NetworkRenderer) ([]netip.Addr, error) {
+	if renderer == poolv1.NetworkRendererNone {
+		return nil, nil
 	}
-	static, err := StaticAddresses(ctx, secrets, bmh)
-	return append(addresses, static...), err
-}
-
-// StaticAddresses returns the static addresses in the network data of a host. Network data that can't be used has none.
-func StaticAddresses(ctx context.Context, secrets client.Reader, bmh *bmov1alpha1.BareMetalHost) ([]netip.Addr, error) {
-	data, _, err := networkData(ctx, secrets, bmh)
-	if _, isInvalid := errors.AsType[*NetworkDataError](err); isInvalid || err == nil && data == nil {
+	secret, _, err := n.of(ctx, bmh)
+	if _, isInvalid := errors.AsType[*NetworkDataError](err); isInvalid || err == nil && secret.data == nil {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return data.Addresses(), nil
+	return secret.data.Addresses(), nil
 }
 
 // CheckNetworkRenderer returns a *NetworkDataError if a Machine will have network data, from its Metal3Machine or the

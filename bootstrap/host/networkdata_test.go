@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"strings"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -14,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -48,16 +51,18 @@ var _ = Describe("The network data of a host", func() {
 	secret := func(namespace, name, key, document string) {
 		objects = append(objects, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{key: []byte(document)}})
 	}
+	newData := func(c client.Reader) *host.NetworkData { return host.NewNetworkData(c, c, clock.RealClock{}) }
 	files := func(ctx context.Context, renderer poolv1.NetworkRenderer) ([]networkdata.File, error) {
 		c := reader()
-		return host.NetworkFiles(ctx, c, c, bmh, "edge", renderer)
+		return newData(c).Files(ctx, c, bmh, "edge", renderer)
 	}
+	const networkd = poolv1.NetworkRendererSystemdNetworkd
 
 	It("becomes files of the program of the pool", func(ctx SpecContext) {
 		secret(namespace, "network", "networkData", staticAddress)
-		networkd, err := files(ctx, poolv1.NetworkRendererSystemdNetworkd)
+		found, err := files(ctx, networkd)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(networkd).To(ConsistOf(HaveField("Path", "/etc/systemd/network/70-network-data-nic1.network")))
+		Expect(found).To(ConsistOf(HaveField("Path", "/etc/systemd/network/70-network-data-nic1.network")))
 		manager, err := files(ctx, poolv1.NetworkRendererNetworkManager)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(manager).To(ConsistOf(HaveField("Path", "/etc/NetworkManager/system-connections/70-network-data-nic1.nmconnection")))
@@ -110,13 +115,16 @@ var _ = Describe("The network data of a host", func() {
 			}),
 	)
 
-	It("has addresses of the host, for tokens and serving certificates", func(ctx SpecContext) {
-		inspected := netip.MustParseAddr("192.0.2.77")
-		c := reader()
-		Expect(host.AllAddresses(ctx, c, c, bmh)).To(ConsistOf(inspected), "there is no Secret")
+	It("has addresses of the host, for tokens and serving certificates, unless the host uses DHCP", func(ctx SpecContext) {
+		addresses := func(c client.Reader, renderer poolv1.NetworkRenderer) ([]netip.Addr, error) {
+			return newData(c).Addresses(ctx, bmh, renderer)
+		}
+		Expect(addresses(reader(), networkd)).To(BeEmpty(), "there is no Secret")
 		secret(namespace, "network", "networkData", staticAddress)
-		c = reader()
-		Expect(host.AllAddresses(ctx, c, c, bmh)).To(ConsistOf(inspected, netip.MustParseAddr("192.0.2.10")))
+		c := reader()
+		Expect(addresses(c, networkd)).To(ConsistOf(netip.MustParseAddr("192.0.2.10")))
+		Expect(addresses(c, "")).To(HaveLen(1), "the image can apply it")
+		Expect(addresses(c, poolv1.NetworkRendererNone)).To(BeEmpty())
 		bmh.Spec.NetworkData.Name = "../network"
 		refusing := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if strings.Contains(key.Name, "/") { // as client-go does
@@ -124,7 +132,71 @@ var _ = Describe("The network data of a host", func() {
 			}
 			return c.Get(ctx, key, o, opts...)
 		}})
-		Expect(host.AllAddresses(ctx, refusing, refusing, bmh)).To(ConsistOf(inspected))
+		Expect(addresses(refusing, networkd)).To(BeEmpty())
+	})
+
+	Describe("is read", func() {
+		var c client.WithWatch
+		var metadata client.Reader
+		var reads int
+		var data *host.NetworkData
+		now := clocktesting.NewFakePassiveClock(time.Now())
+		BeforeEach(func() {
+			secret(namespace, "network", "networkData", staticAddress)
+			c, reads = reader().(client.WithWatch), 0
+			metadata = c
+		})
+		look := func(ctx context.Context) ([]networkdata.File, error) {
+			if data == nil {
+				data = host.NewNetworkData(interceptor.NewClient(c, interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+						reads++
+						return c.Get(ctx, key, o, opts...)
+					},
+				}), metadata, now)
+				DeferCleanup(func() { data = nil })
+			}
+			return data.Files(ctx, c, bmh, "edge", networkd)
+		}
+		write := func(ctx context.Context, document string) {
+			s := &corev1.Secret{}
+			Expect(c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "network"}, s)).To(Succeed())
+			s.Data["networkData"] = []byte(document)
+			Expect(c.Update(ctx, s)).To(Succeed())
+		}
+
+		It("once for each version of its Secret, valid or not, for whatever it is needed", func(ctx SpecContext) {
+			for i, document := range []string{staticAddress, "hello", strings.ReplaceAll(staticAddress, ".10/", ".11/")} {
+				write(ctx, document)
+				for range 10 {
+					files, err := look(ctx)
+					Expect(err == nil).To(Equal(document != "hello"))
+					Expect(files == nil).To(Equal(document == "hello"))
+					Expect(data.Addresses(ctx, bmh, networkd)).To(HaveLen(len(files)))
+				}
+				Expect(reads).To(Equal(i + 1))
+			}
+		})
+
+		DescribeTable("once a minute while no watch reports its Secret,", func(ctx SpecContext, isThere bool, prepare func()) {
+			prepare()
+			for range 10 {
+				_, err := look(ctx)
+				Expect(err == nil).To(Equal(isThere))
+			}
+			Expect(reads).To(Equal(1))
+			now.SetTime(now.Now().Add(time.Minute + time.Second))
+			Expect(look(ctx)).Error().To(WithTransform(func(err error) bool { return err == nil }, Equal(isThere)))
+			Expect(reads).To(Equal(2))
+		},
+			Entry("because Metal3 has not read it", true, func() { metadata = fake.NewClientBuilder().Build() }),
+			Entry("because it does not exist", false, func() {
+				Expect(c.Delete(context.Background(), objects[0].DeepCopyObject().(client.Object))).To(Succeed())
+			}),
+			Entry("because the cache has another version of it", true, func() {
+				metadata = fake.NewClientBuilder().WithObjects(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "network", UID: "earlier"}}).Build()
+			}),
+		)
 	})
 
 	Describe("of a Machine", func() {
@@ -176,8 +248,7 @@ var _ = Describe("The network data of a host", func() {
 			const message = "spec.networkData of BareMetalHost metal/rack1-u12 is Secret edge-m3m-networkdata, which Metal3 rendered for another Machine: remove the field"
 			bmh.Spec.ConsumerRef.Name = "another"
 			Expect(files(ctx, poolv1.NetworkRendererSystemdNetworkd)).Error().To(MatchError(message))
-			c := reader()
-			Expect(host.StaticAddresses(ctx, c, bmh)).To(BeEmpty())
+			Expect(newData(reader()).Addresses(ctx, bmh, networkd)).To(BeEmpty())
 			bmh.Spec.ConsumerRef = nil
 			Expect(files(ctx, poolv1.NetworkRendererSystemdNetworkd)).Error().To(MatchError(message))
 		})

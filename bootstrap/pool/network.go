@@ -13,3 +13,11 @@ func NetworkRendererOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfig
 	}
 	return ""
 }
+
+// NetworkRendererOfRole returns NetworkRendererOf the pool with a role, or "" if there is no such pool.
+func NetworkRendererOfRole(role string, pools []poolv1.MachineConfigPool) poolv1.NetworkRenderer {
+	if p, err := OfRole(pools, role); err == nil {
+		return NetworkRendererOf(p, pools)
+	}
+	return ""
+}

@@ -9,7 +9,6 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -19,8 +18,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/secretmetadata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -56,7 +55,11 @@ func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, confi
 	if err != nil {
 		return a, err
 	}
-	static, err := r.staticAddresses(ctx, bmh.Object, true)
+	renderer, err := r.rendererOf(ctx, config)
+	if err != nil {
+		return a, err
+	}
+	static, err := r.NetworkData.Addresses(ctx, bmh.Object, renderer)
 	if err != nil {
 		return a, err
 	}
@@ -152,46 +155,44 @@ func (r *Reconciler) markUsedByHosts(ctx context.Context, a *addresses, namespac
 		if err != nil {
 			return err
 		}
-		static, err := r.staticAddresses(ctx, &hosts.Items[i], false)
-		if err != nil {
-			return err
-		}
-		for _, address := range slices.Concat(others, static) {
+		for _, address := range others {
 			a.markUsed(address, "BareMetalHost "+hosts.Items[i].Name)
+		}
+		if err := r.markUsedByNetworkData(ctx, a, &hosts.Items[i]); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// knownStatic has the static addresses in a version of a Secret.
-type knownStatic struct {
-	version   string
-	addresses []netip.Addr
+// rendererOf returns the program that configures the network of a host, or "" if it is unknown.
+func (r *Reconciler) rendererOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) (poolv1.NetworkRenderer, error) {
+	pools, err := workload.PoolsOfCluster(ctx, r.Client, record.ClusterKey(config))
+	return pool.NetworkRendererOfRole(config.Status.PoolRole, pools), err
 }
 
-// staticAddresses returns the static addresses in the network data of a host: that of the request, or another one. Each
-// version of its Secret is read once: a pool can have thousands of hosts, each of their requests is checked against all
-// others, and root on a host can create any number of requests.
-func (r *Reconciler) staticAddresses(ctx context.Context, bmh *bmov1alpha1.BareMetalHost, isOwn bool) ([]netip.Addr, error) {
-	name, _ := host.NetworkDataSecret(bmh)
-	if name == "" {
-		return nil, nil
+// markUsedByNetworkData marks static addresses of another BareMetalHost.
+func (r *Reconciler) markUsedByNetworkData(ctx context.Context, a *addresses, bmh *bmov1alpha1.BareMetalHost) error {
+	static, err := r.NetworkData.Addresses(ctx, bmh, "")
+	if err != nil || !slices.ContainsFunc(static, func(address netip.Addr) bool { return slices.Contains(a.known, address) }) {
+		return err
 	}
-	key, secret := client.ObjectKey{Namespace: bmh.Namespace, Name: name}, secretmetadata.New()
-	if err := r.HostSecrets.Get(ctx, key, secret); apierrors.IsNotFound(err) && isOwn {
-		return host.StaticAddresses(ctx, r.APIReader, bmh)
-	} else if err != nil { // Metal3 has not read it for the other host
-		return nil, client.IgnoreNotFound(err)
+	for _, request := range workload.ConfigOfHost(ctx, r.Client, bmh) {
+		config, err := workload.GetIfExists[bootstrapv1.PoolbootConfig](ctx, r.Client, request.NamespacedName)
+		if err != nil {
+			return err
+		}
+		if config == nil {
+			continue
+		}
+		if renderer, err := r.rendererOf(ctx, config); err != nil || renderer == poolv1.NetworkRendererNone {
+			return err
+		}
 	}
-	version := fmt.Sprint(secret.UID, " ", secret.ResourceVersion, " ", bmh.Spec.ConsumerRef)
-	if known, ok := r.static.Get(key); ok && known.(knownStatic).version == version {
-		return known.(knownStatic).addresses, nil
+	for _, address := range static {
+		a.markUsed(address, "BareMetalHost "+bmh.Name)
 	}
-	addresses, err := host.StaticAddresses(ctx, r.APIReader, bmh)
-	if err == nil {
-		r.static.Add(key, knownStatic{version: version, addresses: addresses})
-	}
-	return addresses, err
+	return nil
 }
 
 // markUsedByConfigs marks addresses from which other hosts of the cluster enrolled, or that administrators set for

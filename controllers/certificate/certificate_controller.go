@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
@@ -69,8 +70,8 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader reads a PoolbootConfig from the API server when the one in the cache is stale.
 	APIReader client.Reader
-	// HostSecrets is a cache of the metadata of the Secrets that Metal3 has read for hosts.
-	HostSecrets client.Reader
+	// NetworkData reads the network data of hosts.
+	NetworkData *host.NetworkData
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events. SetupWithManager sets it.
@@ -87,8 +88,6 @@ type Reconciler struct {
 	reported *lru.Cache
 	// awaited caches since when requests wait for the record of their host, types.UID → time.Time.
 	awaited *lru.Cache
-	// static caches the static addresses in Secrets with network data, client.ObjectKey → knownStatic.
-	static *lru.Cache
 }
 
 // maxServingRequests is how many serving certificate requests of one Node are checked, starting with the latest. A

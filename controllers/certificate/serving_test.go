@@ -12,12 +12,14 @@ import (
 	. "github.com/onsi/gomega"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -149,6 +151,16 @@ var _ = Describe("A request of a kubelet for its serving certificate", func() {
 			other.Name = "other"
 			return newServing(unchanged, append(withNetworkData(other, hostIP.String()), newHost(hostIP.String()))...)
 		}),
+		Entry("an address in the network data of a host that uses DHCP", false, "add it to the annotation", func() *servingFixture {
+			return newServing(unchanged, append(withNetworkData(newHost("192.0.2.99"), hostIP.String()), newPoolOfDHCP())...)
+		}),
+		Entry("an address that the inspection found, and that is in the network data of another host that uses DHCP", true, "", func() *servingFixture {
+			other := newHost("192.0.2.98")
+			other.Name, other.Annotations = "other", map[string]string{poolv1.HostPoolAnnotation: "infra"}
+			config := newConfig()
+			config.Name, config.UID = other.Name, "other"
+			return newServing(unchanged, append(withNetworkData(other, hostIP.String()), newHost(hostIP.String()), config, newPoolOfDHCP())...)
+		}),
 		Entry("an address of a control plane Node", false, "Node cp-1 also has the address", func() *servingFixture {
 			s := newServing(unchanged, newHost(hostIP.String()))
 			Expect(s.workload.Create(context.Background(), otherNode("cp-1", hostIP.String(), map[string]string{"node-role.kubernetes.io/control-plane": ""}))).To(Succeed())
@@ -231,14 +243,14 @@ var _ = Describe("The network data of hosts", func() {
 			objects = append(objects, withNetworkData(other, fmt.Sprintf("203.0.113.%d", i+1))...)
 		}
 		s, reads := newServing(unchanged, objects...), 0
-		s.reconciler.APIReader = interceptor.NewClient(s.management, interceptor.Funcs{
+		s.reconciler.NetworkData = host.NewNetworkData(interceptor.NewClient(s.management, interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				if _, isSecret := o.(*corev1.Secret); isSecret {
 					reads++
 				}
 				return c.Get(ctx, key, o, opts...)
 			},
-		})
+		}), s.management, clock.RealClock{})
 		check := func() map[netip.Addr]string {
 			GinkgoHelper()
 			config := &bootstrapv1.PoolbootConfig{}

@@ -13,12 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	workloads "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -35,6 +37,13 @@ func withNetworkData(bmh *bmov1alpha1.BareMetalHost, address string) []client.Ob
 	bmh.Spec.NetworkData = &corev1.SecretReference{Name: bmh.Name + "-network"}
 	return []client.Object{bmh, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: bmh.Namespace, Name: bmh.Spec.NetworkData.Name}, Data: map[string][]byte{
 		"networkData": []byte("links: [{id: a, type: phy, name: eno1}]\nnetworks: [{type: ipv4, link: a, ip_address: " + address + "/24}]")}}}
+}
+
+// newPoolOfDHCP returns the pool of the host, whose network data is ignored.
+func newPoolOfDHCP() *poolv1.MachineConfigPool {
+	p := controllertest.NewPool(clusterKey, "infra")
+	p.Spec.Hosts.NetworkRenderer = poolv1.NetworkRendererNone
+	return p
 }
 
 // servingFixture has a host that has joined and whose kubelet requests its serving certificate.
@@ -67,8 +76,8 @@ func newWorkload(objects ...client.Object) client.WithWatch {
 
 func newReconciler(management, workload client.Client, recorder events.EventRecorder) *Reconciler {
 	return &Reconciler{
-		Client: management, APIReader: management, HostSecrets: management, ClusterCache: controllertest.NewClusterCache(workload, clusterKey), Recorder: recorder,
-		reported: lru.New(maxReported), awaited: lru.New(maxReported), static: lru.New(maxReported),
+		Client: management, APIReader: management, NetworkData: host.NewNetworkData(management, management, clock.RealClock{}), ClusterCache: controllertest.NewClusterCache(workload, clusterKey), Recorder: recorder,
+		reported: lru.New(maxReported), awaited: lru.New(maxReported),
 	}
 }
 

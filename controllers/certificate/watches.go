@@ -28,11 +28,11 @@ import (
 
 // SetupWithManager adds the controller to a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.HostSecrets == nil || r.ClusterCache == nil {
-		return errors.New("certificate controller: Client, APIReader, HostSecrets and ClusterCache must be set")
+	if r.Client == nil || r.APIReader == nil || r.NetworkData == nil || r.ClusterCache == nil {
+		return errors.New("certificate controller: Client, APIReader, NetworkData and ClusterCache must be set")
 	}
 	r.Recorder = mgr.GetEventRecorder("certificate-controller")
-	r.reported, r.awaited, r.static = lru.New(maxReported), lru.New(maxReported), lru.New(maxReported)
+	r.reported, r.awaited = lru.New(maxReported), lru.New(maxReported)
 	err := mgr.GetFieldIndexer().IndexField(ctx, &bootstrapv1.PoolbootConfig{}, workload.HostUserIndex, workload.HostUsers)
 	if err != nil {
 		return err

@@ -143,8 +143,8 @@ func (r *Reconciler) setPhases(secrets client.Reader, nodes controller.Controlle
 // SetupWithManager adds the controller to a manager. It watches every object that a phase depends on. The watch on
 // BareMetalHosts starts when Metal3 is installed, and that on HardwareData when the first host needs it.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.HostSecrets == nil || r.ClusterCache == nil || r.ServerURL == "" || r.ServerCA == nil || r.OverlayNamespace == "" {
-		return errors.New("host controller: Client, APIReader, HostSecrets, ClusterCache, ServerURL, ServerCA and OverlayNamespace must be set")
+	if r.Client == nil || r.APIReader == nil || r.HostSecrets == nil || r.NetworkData == nil || r.ClusterCache == nil || r.ServerURL == "" || r.ServerCA == nil || r.OverlayNamespace == "" {
+		return errors.New("host controller: Client, APIReader, HostSecrets, NetworkData, ClusterCache, ServerURL, ServerCA and OverlayNamespace must be set")
 	}
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("poolboot-host")

@@ -123,7 +123,7 @@ func (r *Phases) configureNetwork(ctx context.Context, s *state) (err error) {
 	if s.host.Object == nil {
 		return nil
 	}
-	s.network, err = host.NetworkFiles(ctx, r.Client, r.APIReader, s.host.Object, s.pool.Name, pool.NetworkRendererOf(&s.pool, s.pools))
+	s.network, err = r.NetworkData.Files(ctx, r.Client, s.host.Object, s.pool.Name, pool.NetworkRendererOf(&s.pool, s.pools))
 	if invalid, ok := errors.AsType[*host.NetworkDataError](err); ok {
 		return &failure{reason: invalid.Reason(), err: err, waits: true, retry: secretsInterval}
 	}

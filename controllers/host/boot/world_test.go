@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -121,6 +122,7 @@ func (w *world) restart() {
 				return c.Get(ctx, key, o, opts...)
 			},
 		}),
+		NetworkData:      host.NewNetworkData(w.management, w.management, clock.RealClock{}),
 		ClusterCache:     w.clusters,
 		Recorder:         w.events,
 		ServerURL:        "https://boot.example.com:9444",

@@ -12,6 +12,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
@@ -132,8 +133,16 @@ func (r *Phases) knownAddresses(ctx context.Context, s *state) (name string, kno
 	if err != nil || bmh == nil {
 		return "", nil, err
 	}
-	addresses, err := host.AllAddresses(ctx, r.Client, r.APIReader, bmh.Object)
-	for _, address := range addresses {
+	addresses, err := host.Addresses(ctx, r.Client, bmh.Object)
+	if err != nil {
+		return bmh.Name, nil, err
+	}
+	pools, err := s.Pools(ctx)
+	if err != nil {
+		return bmh.Name, nil, err
+	}
+	static, err := r.NetworkData.Addresses(ctx, bmh.Object, pool.NetworkRendererOfRole(s.Config.Status.PoolRole, pools))
+	for _, address := range append(addresses, static...) {
 		known = append(known, address.String())
 	}
 	slices.Sort(known)

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -18,6 +19,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
@@ -186,18 +188,32 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		Expect(w.events.Events).NotTo(Receive())
 	})
 
+	It("is not bound to addresses in network data that its pool ignores", func(ctx SpecContext) {
+		w := newBound(0)
+		w.host.Spec.NetworkData, w.config.Status.PoolRole = &corev1.SecretReference{Name: "network"}, "infra"
+		w.start()
+		p := controllertest.NewPool(client.ObjectKeyFromObject(w.cluster), "infra")
+		Expect(w.Create(ctx, p)).To(Succeed())
+		Expect(w.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.host.Namespace, Name: "network"}, Data: map[string][]byte{
+			"networkData": []byte("links: [{id: a, type: phy, name: eno1}]\nnetworks: [{type: ipv4, link: a, ip_address: " + second + "/24}]")}})).To(Succeed())
+		w.reconcile(ctx)
+		Expect(w.config.Status.HostAddresses).To(Equal([]string{own, second, third}))
+		p.Spec.Hosts.NetworkRenderer = poolv1.NetworkRendererNone
+		Expect(w.Update(ctx, p)).To(Succeed())
+		w.reconcile(ctx)
+		Expect(w.config.Status.HostAddresses).To(Equal([]string{own, third}))
+	})
+
 	It("causes no more reads of its host's network data once it is revoked", func(ctx SpecContext) {
 		w, reads := newBound(0), 0
 		w.host.Spec.NetworkData = &corev1.SecretReference{Name: "network"}
 		w.start()
-		w.reconciler.APIReader = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
+		w.reconciler.NetworkData = host.NewNetworkData(w.Client, interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-				if _, isSecret := o.(*corev1.Secret); isSecret && key.Name == "network" {
-					reads++
-				}
+				reads++
 				return c.Get(ctx, key, o, opts...)
 			},
-		})
+		}), clock.RealClock{})
 		w.reconcile(ctx)
 		Expect(reads).To(Equal(1))
 		record.RevokeToken(w.config)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
@@ -87,7 +89,7 @@ func (w *world) create() {
 // restart replaces the reconciler by a new one.
 func (w *world) restart() {
 	w.reconciler = newReconciler(&Phases{Env: scope.Env{
-		Client: w.Client, APIReader: w.Client, Recorder: w.events, TokenLifetime: life, WatchHardware: func() error { return nil },
+		Client: w.Client, APIReader: w.Client, NetworkData: host.NewNetworkData(w.Client, w.Client, clock.RealClock{}), Recorder: w.events, TokenLifetime: life, WatchHardware: func() error { return nil },
 	}})
 }
 

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
@@ -21,6 +22,8 @@ type Env struct {
 	APIReader client.Reader
 	// HostSecrets is a cache of the metadata of the Secrets that Metal3 has read for hosts, among them network data.
 	HostSecrets cache.Cache
+	// NetworkData reads the network data of hosts.
+	NetworkData *host.NetworkData
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
 	// Recorder creates events. If it is nil, SetupWithManager sets the manager's recorder.

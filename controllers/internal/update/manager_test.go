@@ -47,7 +47,7 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 			Client: management, APIReader: w.management, ClusterCache: clusters, Recorder: w.events, OverlayNamespace: "poolboot-system",
 			Offer: func() (join.Offer, error) { return join.Offer{}, nil },
 		},
-		Secrets: controllertest.NewCache(w.management), revisions: lru.New(100), networks: lru.New(100), assignments: lru.New(100), origins: lru.New(10),
+		Secrets: controllertest.NewCache(w.management), revisions: lru.New(100), assignments: lru.New(100), origins: lru.New(10),
 		failing: newStreaks(failureTTL), silent: newStreaks(failureTTL), unansweredGates: newStreaks(unansweredPatience),
 	}
 	r.clock = func() time.Time { return time.Now().Add(w.passed) }

@@ -2,37 +2,23 @@ package update
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"k8s.io/utils/clock"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	barehost "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
-
-// secrets is a cache of the metadata of Secrets.
-type secrets struct {
-	cache.Cache
-	all client.Reader
-}
-
-func (s secrets) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	return s.all.Get(ctx, key, o, opts...)
-}
 
 var _ = Describe("The network data of a running host", func() {
 	const path = "70-network-data-nic1.network"
@@ -56,7 +42,7 @@ var _ = Describe("The network data of a running host", func() {
 		Expect(w.management.Create(ctx, &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey.Namespace, Name: "rendered-worker-1"}})).To(Succeed())
 		write(ctx, "192.0.2.7/24")
 		r := w.reconciler.Updates
-		r.HostSecrets = secrets{all: w.management}
+		r.NetworkData = barehost.NewNetworkData(w.management, w.management, clock.RealClock{})
 		r.Offer = func() (join.Offer, error) {
 			return join.Offer{ServerURL: "https://boot.example.com:9444", Agent: assignment.Agent{Version: "v0.1.0", Oldest: "v0.1.0", SHA512: map[string]string{"amd64": "6"}}}, nil
 		}
@@ -98,51 +84,6 @@ var _ = Describe("The network data of a running host", func() {
 		_, err = w.reconciler.revisionOf(ctx, h, in)
 		Expect(err).To(MatchError("BareMetalHost edge/rack1-u12 does not exist"))
 	})
-
-	// countReads counts the reads from the API server.
-	countReads := func() *int {
-		count := new(int)
-		w.reconciler.APIReader = interceptor.NewClient(w.management, interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-				*count++
-				return c.Get(ctx, key, o, opts...)
-			},
-		})
-		return count
-	}
-
-	It("is read once for each version of its Secret, whatever changes in the pool of 1,000 hosts", func(ctx SpecContext) {
-		reads := countReads()
-		for i := range 10 {
-			in.version = fmt.Sprint(i) // another rendered config
-			Expect(w.reconciler.revisionOf(ctx, h, in)).NotTo(BeEmpty())
-			Expect(document(ctx)).To(ContainSubstring(path))
-		}
-		Expect(*reads).To(Equal(1))
-		write(ctx, "192.0.2.8/24")
-		Expect(document(ctx)).To(ContainSubstring(path))
-		Expect(*reads).To(Equal(2))
-	})
-
-	DescribeTable("is read once a minute if it can't be used or Metal3 has not read it, however often its pool looks", func(ctx SpecContext, prepare func()) {
-		prepare()
-		now, reads := time.Now(), countReads()
-		w.reconciler.clock = func() time.Time { return now }
-		first, failed := w.reconciler.revisionOf(ctx, h, in)
-		for range 10 {
-			revision, err := w.reconciler.revisionOf(ctx, h, in)
-			Expect(revision).To(Equal(first))
-			Expect(errors.Is(err, failed)).To(BeTrue())
-		}
-		Expect(*reads).To(Equal(1))
-		now = now.Add(targetRetry)
-		write(ctx, "192.0.2.8/24")
-		Expect(w.reconciler.revisionOf(ctx, h, in)).NotTo(BeElementOf("", first))
-		Expect(*reads).To(Equal(2))
-	},
-		Entry("invalid", func() { write(context.Background(), "hello") }),
-		Entry("not read by Metal3", func() { w.reconciler.HostSecrets = secrets{all: controllertest.NewClientBuilder().Build()} }),
-	)
 
 	It("is not used without a program that applies it, as before the pool had the field", func(ctx SpecContext) {
 		in.renderer = ""

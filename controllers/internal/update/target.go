@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -29,7 +28,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/secretmetadata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -129,7 +127,7 @@ func (r *Updates) revisionOf(ctx context.Context, h *host, in poolContext) (stri
 	}
 	version := h.version(in)
 	if version != "" {
-		version += network.version
+		version += fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q", network)))
 	}
 	if known, ok := r.revisions.Get(h.Config.UID); ok && version != "" && known.(knownRevision).version == version {
 		return known.(knownRevision).revision, nil
@@ -156,60 +154,17 @@ func (h *host) version(in poolContext) string {
 	return string(version.Sum(nil))
 }
 
-// hostWithNetwork returns the BareMetalHost of a host that gets files for its network data, or nil for another. The
-// error says why it is unknown: without it, the files would be removed from the host.
-func (r *Updates) hostWithNetwork(ctx context.Context, h *host, in poolContext) (*bmov1alpha1.BareMetalHost, error) {
+// networkOf returns the files for the network data of a host. The error says why they are unknown: without it, they
+// would be removed from the host.
+func (r *Updates) networkOf(ctx context.Context, h *host, in poolContext) ([]networkdata.File, error) {
 	if in.renderer == "" || h.Config.Spec.IsInline() { // the program of its image applies it: its data Secret has none
 		return nil, nil
 	}
 	found, err := barehost.ForConfig(ctx, r.Client, h.Config, h.Machine)
-	if err != nil || found == nil {
+	if err != nil || found == nil || found.Object == nil {
 		return nil, err
 	}
-	return found.Object, nil
-}
-
-// knownNetwork has the files for the network data of a host, or why it can't be used.
-type knownNetwork struct {
-	// source identifies the Secret and its version, and version what was read from it.
-	source, version string
-	files           []networkdata.File
-	err             error
-	// until is how long it holds if not everything that it depends on is watched.
-	until time.Time
-}
-
-// networkOf returns the files for the network data of a host. It reads each version of a Secret once, and a Secret that
-// can't be used, or whose metadata the cache has not, once in targetRetry.
-func (r *Updates) networkOf(ctx context.Context, h *host, in poolContext) (knownNetwork, error) {
-	bmh, err := r.hostWithNetwork(ctx, h, in)
-	if err != nil || bmh == nil {
-		return knownNetwork{}, err
-	}
-	name, _ := barehost.NetworkDataSecret(bmh)
-	if name == "" {
-		return knownNetwork{}, nil
-	}
-	secret := secretmetadata.New()
-	unwatched := r.HostSecrets.Get(ctx, client.ObjectKey{Namespace: bmh.Namespace, Name: name}, secret)
-	source := fmt.Sprintf("%s %s %q %s %s", in.renderer, bmh.UID, name, secret.UID, secret.ResourceVersion)
-	if value, ok := r.networks.Get(h.Config.UID); ok {
-		if known := value.(knownNetwork); known.source == source && (known.until.IsZero() || r.now().Before(known.until)) {
-			return known, known.err
-		}
-	}
-	known := knownNetwork{source: source}
-	known.files, known.err = barehost.NetworkFiles(ctx, r.Client, r.APIReader, bmh, in.pool.Name, in.renderer)
-	_, isInvalid := errors.AsType[*barehost.NetworkDataError](known.err)
-	if known.err != nil && !isInvalid {
-		return known, known.err
-	}
-	known.version = fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, known.files)))
-	if isInvalid || unwatched != nil {
-		known.until = r.now().Add(targetRetry)
-	}
-	r.networks.Add(h.Config.UID, known)
-	return known, known.err
+	return r.NetworkData.Files(ctx, r.Client, found.Object, in.pool.Name, in.renderer)
 }
 
 // +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigs,verbs=get;list;watch
@@ -242,7 +197,7 @@ func (r *Updates) newDocument(ctx context.Context, h *host, in poolContext) ([]b
 		return nil, err
 	}
 	return join.Document(join.Input{
-		Config: h.Config, Pool: in.pool, Pools: in.pools, Rendered: rendered, Registration: registered, Cluster: in.facts, Offer: in.offer, Network: network.files,
+		Config: h.Config, Pool: in.pool, Pools: in.pools, Rendered: rendered, Registration: registered, Cluster: in.facts, Offer: in.offer, Network: network,
 	})
 }
 

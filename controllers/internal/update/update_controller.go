@@ -74,8 +74,6 @@ type Updates struct {
 	clock func() time.Time
 	// revisions remembers the knownRevision of each host by the UID of its PoolbootConfig.
 	revisions *lru.Cache
-	// networks remembers the knownNetwork of each host by the UID of its PoolbootConfig.
-	networks *lru.Cache
 	// origins remembers the pool.Rendered with the origins of a pool by the hash of its inputs.
 	origins *lru.Cache
 	// assignments remembers the knownAssignment of each host by the UID of its PoolbootConfig.
