@@ -12,11 +12,13 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -29,7 +31,7 @@ func (r *Phases) inline(ctx context.Context, s *state) ([]byte, map[string]strin
 	if err != nil {
 		return nil, nil, err
 	}
-	base, err := r.rendered(ctx, p)
+	base, reference, err := r.rendered(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,7 +62,13 @@ func (r *Phases) inline(ctx context.Context, s *state) ([]byte, map[string]strin
 		if err != nil {
 			return nil, nil, err
 		}
-		machine.Agent = offer.InlineAgent(s.Config, pointerID)
+		if machine.Agent = offer.InlineAgent(s.Config, pointerID); machine.Agent != nil {
+			in := join.Input{Config: s.Config.DeepCopy(), Pool: p, Pools: s.pools, Rendered: reference, Registration: registration, Cluster: cluster, Offer: offer}
+			metav1.SetMetaDataAnnotation(&in.Config.ObjectMeta, bootstrapv1.PointerIDAnnotation, pointerID)
+			if err := r.storeAssignment(ctx, in); err != nil {
+				return nil, nil, err
+			}
+		}
 	}
 	overlay, err := machine.Overlay(credential)
 	if err != nil {
@@ -79,21 +87,33 @@ func (r *Phases) inline(ctx context.Context, s *state) ([]byte, map[string]strin
 	return value, annotations, err
 }
 
-// rendered returns the configuration that a pool hands out.
-func (r *Phases) rendered(ctx context.Context, p *poolv1.MachineConfigPool) (ignition.Config, error) {
+// storeAssignment stores what the data Secret says that the host runs: an upgrade, or another CA, can change what the
+// manager would write before the host installs its agent, which then would find differences.
+func (r *Phases) storeAssignment(ctx context.Context, in join.Input) error {
+	document, err := join.Document(in)
+	if err != nil {
+		return err
+	}
+	_, err = assignments.Secrets{Client: r.Client, Namespace: r.OverlayNamespace}.Store(ctx, in.Config.UID, document, in.Cluster.CA)
+	return err
+}
+
+// rendered returns the configuration that a pool hands out, and the reference to it.
+func (r *Phases) rendered(ctx context.Context, p *poolv1.MachineConfigPool) (config ignition.Config, reference assignment.RenderedConfig, err error) {
 	if !p.Status.Configuration.IsDefined() {
-		return ignition.Config{}, &reasonError{bootstrapv1.PoolNotRenderedReason,
+		return config, reference, &reasonError{bootstrapv1.PoolNotRenderedReason,
 			fmt.Errorf("MachineConfigPool %s is not rendered: see its conditions", p.Name)}
 	}
 	rendered := &poolv1.MachineConfig{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Status.Configuration.Name}, rendered); err != nil {
-		return ignition.Config{}, err
+		return config, reference, err
 	}
 	served, err := pool.Served(rendered.Name, rendered.Spec)
 	if err != nil {
-		return ignition.Config{}, err
+		return config, reference, err
 	}
-	return ignition.Parse(served)
+	config, err = ignition.Parse(served)
+	return config, assignment.RenderedConfig{Name: rendered.Name, SHA512: pool.ServedHash(served)}, err
 }
 
 // joinFacts returns how the host reaches its cluster, and its join credential. It records the ID of the credential.

@@ -23,6 +23,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
@@ -98,6 +99,21 @@ var _ = Describe("An inline data Secret", func() {
 			return join.Offer{Agent: assignment.Agent{SHA512: map[string]string{"amd64": "a"}}, ServerURL: serverURL, ServerCA: []byte("the server's CA")}, nil
 		}
 		config := s.settle(ctx)
+		stored := &corev1.Secret{}
+		Expect(s.Get(ctx, client.ObjectKey{Namespace: "poolboot-system", Name: record.AssignmentName(config.UID)}, stored)).To(Succeed())
+		a, err := assignment.Read(stored.Data[bootstrapv1.AssignmentKey])
+		Expect(err).NotTo(HaveOccurred())
+		Expect(a.Config.Name).To(Equal(rendered.Name))
+		part, err := ignition.Parse(a.Machine)
+		Expect(err).NotTo(HaveOccurred())
+		all, err := ignition.Parse(s.secret(ctx).Data[bootstrapv1.DataSecretValueKey])
+		Expect(err).NotTo(HaveOccurred())
+		for _, file := range part.Storage.Files {
+			Expect(all.Storage.Files).To(ContainElement(file), "its agent starts from what the host has, whatever is upgraded or rotated until then")
+		}
+		for _, unit := range part.Systemd.Units {
+			Expect(all.Systemd.Units).To(ContainElement(unit))
+		}
 		Expect(filesIn(s.secret(ctx))).To(ContainElements(assignment.SettingsPath, "/etc/poolboot/install-agent.sh", "/etc/poolboot/config-server.pem"))
 		Expect(filesIn(s.secret(ctx))).NotTo(ContainElement(assignment.ProgramPath), "its host can boot without the config server")
 		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.PointerIDAnnotation, "machine-uid"))

@@ -73,7 +73,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		return h.notStarted(o)
 	case !h.HasAgent() && h.awaitsAgent():
 		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s has not downloaded its agent from the config server yet, and keeps the configuration with which it booted. "+
-			"If it can't connect to the config server, %s to update it; otherwise, check %s on the host", h.Node.Name, outlook.HowToRenew(h.Config), ignition.InstallAgentUnit)
+			"If it can't connect to the config server, whose URL or CA can have changed since, %s to update it; otherwise, check %s on the host", h.Node.Name, outlook.HowToRenew(h.Config), ignition.InstallAgentUnit)
 	case !h.HasAgent():
 		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s runs no agent, and keeps the configuration with which it booted: to update it, %s",
 			h.Node.Name, outlook.HowToRenew(h.Config))

@@ -108,26 +108,19 @@ func (h *host) awaitsAgent() bool {
 // the revision of this on its Node: the host downloads both. What can't be determined is no error: the host keeps its
 // configuration.
 func (r *Updates) offerAgent(ctx context.Context, h *host, in poolContext) error {
-	booted := in
-	booted.pool = in.pool.DeepCopy()
-	booted.pool.Status.Configuration.Name = h.Config.Status.Boot.ServedConfiguration.Name
-	booted.version += booted.pool.Status.Configuration.Name
-	revision, err := r.revisionOf(ctx, h, booted)
+	stored, err := r.storedOf(ctx, h.Config)
+	if err != nil {
+		return err
+	}
+	t, err := r.bootedTarget(ctx, h, in, stored)
 	if err != nil {
 		if apierrors.IsNotFound(err) || !isTransient(err) {
 			return nil
 		}
 		return err
 	}
-	stored, err := r.knownStoredOf(ctx, h.Config)
-	if err != nil {
-		return err
-	}
-	if stored == nil || stored.revision != revision || !bytes.Equal(stored.clientCA, in.facts.CA) {
-		t, err := r.targetOf(ctx, h, booted)
-		if err != nil {
-			return err
-		}
+	revision := t.revision
+	if stored == nil || stored.revision != revision || !bytes.Equal(stored.clientCA, t.clientCA) {
 		if err := r.store(ctx, h.Config, t); err != nil {
 			return err
 		}
@@ -147,6 +140,29 @@ func (r *Updates) offerAgent(ctx context.Context, h *host, in poolContext) error
 	r.written.Record(node)
 	h.Node = node
 	return nil
+}
+
+// bootedTarget returns what a host booted with that awaits its agent, with the agent that it should run now. stored was
+// written with its data Secret, or is nil: then what an upgrade or another CA changed since differs on the host.
+func (r *Updates) bootedTarget(ctx context.Context, h *host, in poolContext, stored *target) (target, error) {
+	booted := h.Config.Status.Boot.ServedConfiguration.Name
+	if in.err != nil || stored == nil || stored.configuration != booted {
+		p := in.pool.DeepCopy()
+		p.Status.Configuration.Name, in.pool = booted, p
+		return r.targetOf(ctx, h, in)
+	}
+	if len(in.offer.Agent.SHA512) == 0 {
+		return target{}, errNoAgent
+	}
+	a, err := assignment.Read(stored.document)
+	if err != nil {
+		return target{}, err
+	}
+	t := *stored
+	a.Agent, t.clientCA = &in.offer.Agent, in.facts.CA
+	t.document, err = assignment.Encode(a)
+	t.revision = assignment.Revision(t.document)
+	return t, err
 }
 
 // knownStoredOf is storedOf without the document, and without a request if the Secret has the version that this

@@ -16,6 +16,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/secretmetadata"
@@ -127,7 +128,7 @@ var _ = Describe("The stored assignment of a host", func() {
 		Expect(w.reconciler.configOfAssignment(ctx, unknown)).To(BeEmpty())
 	})
 
-	It("of a host that awaits its agent is what the host booted with, with what changes until its agent starts", func(ctx SpecContext) {
+	It("of a host that awaits its agent is what the host booted with, whatever an upgrade changes, with the agent that is offered now", func(ctx SpecContext) {
 		w := newWorld(1)
 		config := w.config(ctx, 0)
 		Expect(w.management.Delete(ctx, secretOf(config, nil))).To(Succeed())
@@ -145,9 +146,28 @@ var _ = Describe("The stored assignment of a host", func() {
 			Expect(w.management.Update(ctx, config)).To(Succeed())
 			w.settle(ctx)
 		}
+		offer := func(version string) *assignment.Agent {
+			agent := assignment.Agent{Version: version, SHA512: map[string]string{"amd64": version}}
+			w.reconciler.Offer = func() (join.Offer, error) { return join.Offer{Agent: agent}, nil }
+			return &agent
+		}
 		document := func() []byte { return secret(ctx, w).Data[bootstrapv1.AssignmentKey] }
+		booted := func(agent *assignment.Agent) []byte {
+			a, err := assignment.Read(newDocument(config, "rendered-worker-1", ""))
+			Expect(err).NotTo(HaveOccurred())
+			a.Agent = agent
+			document, err := assignment.Encode(a)
+			Expect(err).NotTo(HaveOccurred())
+			return document
+		}
+		first, builds := offer("v0.1.0"), 0
+		w.reconciler.document = func(_ context.Context, h *host, in poolContext) ([]byte, error) {
+			builds++
+			return newDocument(h.Config, in.pool.Status.Configuration.Name, w.force), nil
+		}
 		annotate(bootstrapv1.PointerIDAnnotation)
-		Expect(document()).To(Equal(newDocument(config, "rendered-worker-1", "")))
+		Expect(document()).To(Equal(booted(first)))
+		Expect(builds).To(Equal(1))
 		Expect(w.updated(ctx, 0)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.NoAgentReason),
 			HaveField("Message", ContainSubstring("has not downloaded its agent")), HaveField("Message", ContainSubstring(ignition.InstallAgentUnit))))
 		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DesiredAnnotation))
@@ -156,9 +176,10 @@ var _ = Describe("The stored assignment of a host", func() {
 		Expect(w.updated(ctx, 0)).To(HaveField("Reason", bootstrapv1.NoAgentReason), "it can be without the config server for ever")
 
 		By("upgrading Poolboot")
-		w.force = "another agent"
+		w.force = "what the new manager writes otherwise"
+		second := offer("v0.2.0")
 		annotate("example.com/changed")
-		Expect(document()).To(Equal(newDocument(config, "rendered-worker-1", w.force)))
+		Expect(document()).To(Equal(booted(second)))
 		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.OfferedAnnotation, assignment.Revision(document())))
 
 		By("starting its agent")
