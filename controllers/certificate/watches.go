@@ -21,6 +21,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -113,6 +114,7 @@ func hostAddressesChanged() predicate.Predicate {
 		before, ok := e.ObjectOld.(*bmov1alpha1.BareMetalHost)
 		after, okAfter := e.ObjectNew.(*bmov1alpha1.BareMetalHost)
 		return ok && okAfter && (before.Annotations[poolv1.HostAddressesAnnotation] != after.Annotations[poolv1.HostAddressesAnnotation] ||
-			!equality.Semantic.DeepEqual(before.Status.HardwareDetails, after.Status.HardwareDetails))
+			!equality.Semantic.DeepEqual(before.Status.HardwareDetails, after.Status.HardwareDetails) ||
+			!slices.Equal(host.IndexNetworkData(before), host.IndexNetworkData(after)))
 	}}
 }

@@ -1,6 +1,7 @@
 package certificate
 
 import (
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -8,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
 var _ = DescribeTable("A change of a PoolbootConfig triggers the decisions about its requests",
@@ -32,4 +34,19 @@ var _ = DescribeTable("A change of a PoolbootConfig triggers the decisions about
 		c.Status.Update.DesiredRevision = "2"
 		c.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.UpdatedCondition}, {Type: clusterv1.ReadyCondition}}
 	}, false),
+)
+
+var _ = DescribeTable("A change of a BareMetalHost triggers the decisions about the requests of its host",
+	func(change func(*bmov1alpha1.BareMetalHost), triggers bool) {
+		before := newHost("192.0.2.7")
+		after := before.DeepCopy()
+		change(after)
+		Expect(hostAddressesChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})).To(Equal(triggers))
+	},
+	Entry("its annotated addresses", func(h *bmov1alpha1.BareMetalHost) {
+		h.Annotations = map[string]string{poolv1.HostAddressesAnnotation: "192.0.2.8"}
+	}, true),
+	Entry("its inspection", func(h *bmov1alpha1.BareMetalHost) { h.Status.HardwareDetails = nil }, true),
+	Entry("the Secret with its network data", func(h *bmov1alpha1.BareMetalHost) { h.Spec.PreprovisioningNetworkDataName = "another" }, true),
+	Entry("but not its power", func(h *bmov1alpha1.BareMetalHost) { h.Status.PoweredOn = true }, false),
 )

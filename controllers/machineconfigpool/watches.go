@@ -53,7 +53,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return watches.Complete(r)
 	}
 	r.Updates.Recorder = r.Recorder
-	return r.Updates.FollowPools(watches, r)
+	return r.Updates.FollowPools(mgr, watches, r)
 }
 
 // poolFilter reports whether an event requires a reconcile of a pool.

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -74,6 +76,20 @@ var _ = Describe("The network data of a running host", func() {
 		Expect(w.reconciler.revisionOf(ctx, h, in)).To(Equal(first))
 		write(ctx, "192.0.2.8/24")
 		Expect(w.reconciler.revisionOf(ctx, h, in)).NotTo(Equal(first))
+	})
+
+	It("makes its pool look again when its host gets that of another Secret, and not for other changes of the host", func(ctx SpecContext) {
+		before := &bmov1alpha1.BareMetalHost{}
+		Expect(w.management.Get(ctx, client.ObjectKey{Namespace: clusterKey.Namespace, Name: "rack1-u12"}, before)).To(Succeed())
+		after := before.DeepCopy()
+		after.Status.PoweredOn = true
+		Expect(networkDataChanged(event.UpdateEvent{ObjectOld: before, ObjectNew: after})).To(BeFalse())
+		after.Spec.NetworkData.Name = "another"
+		Expect(networkDataChanged(event.UpdateEvent{ObjectOld: before, ObjectNew: after})).To(BeTrue())
+		after.Annotations = map[string]string{poolv1.HostPoolAnnotation: poolv1.RoleWorker}
+		h.Config.Name, h.Config.ResourceVersion = after.Name, ""
+		Expect(w.management.Create(ctx, h.Config)).To(Succeed())
+		Expect(w.reconciler.requestPoolOfHost(ctx, after)).To(HaveExactElements(HaveField("Name", in.pool.Name)))
 	})
 
 	It("stays on it without its Secret, and without its BareMetalHost, until they are back", func(ctx SpecContext) {

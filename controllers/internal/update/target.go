@@ -127,7 +127,7 @@ func (r *Updates) revisionOf(ctx context.Context, h *host, in poolContext) (stri
 	}
 	version := h.version(in)
 	if version != "" {
-		version += fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q", network)))
+		version += fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%x", network)))
 	}
 	if known, ok := r.revisions.Get(h.Config.UID); ok && version != "" && known.(knownRevision).version == version {
 		return known.(knownRevision).revision, nil

@@ -3,7 +3,9 @@ package update
 import (
 	"context"
 	"maps"
+	"slices"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
@@ -19,9 +21,11 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	barehost "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/secretmetadata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -45,13 +49,24 @@ func (r *Updates) WatchHosts(hosts *ctrl.Builder) *ctrl.Builder {
 
 // FollowPools builds the controller of pools with the watches on what only the choice of the next hosts depends on. It
 // also receives the events of Nodes.
-func (r *Updates) FollowPools(pools *ctrl.Builder, reconciler reconcile.Reconciler) (err error) {
+func (r *Updates) FollowPools(mgr ctrl.Manager, pools *ctrl.Builder, reconciler reconcile.Reconciler) (err error) {
 	r.poolController, err = pools.
 		Watches(&clusterv1.Machine{}, fairqueue.EnqueueLow(r.requestPoolOfMachine), builder.WithPredicates(predicate.Funcs{UpdateFunc: machineChanged})).
 		WatchesRawSource(source.Kind(r.HostSecrets, client.Object(secretmetadata.New()), fairqueue.EnqueueLow(r.requestPoolsOfNetworkData))).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("machineconfigpool", r.requestPools)).
 		Build(reconciler)
-	return err
+	if err != nil {
+		return err
+	}
+	return latecrd.WhenServed(mgr, "machineconfigpool", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error {
+		return r.poolController.Watch(source.Kind[client.Object](mgr.GetCache(), &bmov1alpha1.BareMetalHost{}, fairqueue.EnqueueLow(r.requestPoolOfHost),
+			predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: networkDataChanged}))
+	})
+}
+
+// networkDataChanged selects the updates of a BareMetalHost that change which Secret has its network data.
+func networkDataChanged(e event.UpdateEvent) bool {
+	return !slices.Equal(barehost.IndexNetworkData(e.ObjectOld), barehost.IndexNetworkData(e.ObjectNew))
 }
 
 // slotsChanged selects the updates of a pool that change its slots.
@@ -88,6 +103,11 @@ func (r *Updates) requestPools(ctx context.Context, cluster client.Object) []ctr
 // requestPoolOfMachine returns a request for the pool of a Machine.
 func (r *Updates) requestPoolOfMachine(ctx context.Context, object client.Object) []ctrl.Request {
 	return r.requestPoolsOf(ctx, workload.ConfigOfMachine(ctx, object))
+}
+
+// requestPoolOfHost returns a request for the pool of a BareMetalHost.
+func (r *Updates) requestPoolOfHost(ctx context.Context, bmh client.Object) []ctrl.Request {
+	return r.requestPoolsOf(ctx, workload.ConfigOfHost(ctx, r.Client, bmh))
 }
 
 // requestPoolsOfNetworkData returns requests for the pools of the hosts whose network data is in a Secret.

@@ -2,6 +2,9 @@ package updates
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,11 +42,19 @@ var _ = Describe("A host with an inline data Secret", func() {
 		Eventually(ctx, host.Journal).WithArguments("--unit=" + ignition.InstallAgentUnit).Should(ContainSubstring("keeps its configuration: curl: (7)"))
 		Expect(host.ReadFile(assignment.ProgramPath)).Error().To(HaveOccurred())
 
+		By("giving hosts another CA too, as in the middle of its replacement")
+		caFile := filepath.Join(lab.Dir(), "config-server-ca.crt")
+		ca, err := os.ReadFile(caFile)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(caFile, append(ca, lab.Workload.Config.CAData...), 0o600)).To(Succeed())
+		DeferCleanup(os.WriteFile, caFile, ca, os.FileMode(0o600))
+
 		By("starting the config server")
 		restart()
 		Eventually(ctx, updated).Should(HavePrefix("True"))
 		Expect(config.Status.Update.AgentVersion).NotTo(BeEmpty())
 		Expect(t.Node(ctx, config).Annotations).NotTo(HaveKey(ContainSubstring("drift")), "the agent finds what Ignition wrote")
+		Eventually(ctx, host.ReadFile).WithArguments(assignment.SettingsPath).Should(ContainSubstring(strings.Split(string(lab.Workload.Config.CAData), "\n")[1]))
 
 		By("changing the pool")
 		before := change.DeepCopy()
