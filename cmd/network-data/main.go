@@ -89,8 +89,9 @@ func read(root string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// readDrive reads a file of the config drive.
-func readDrive(root, name string) (_ []byte, err error) {
+// readDrive reads a file of the config drive. The drive is in one of the file systems of config drives: the kernel is
+// not asked to read any other that somebody made. What is read counts even if the drive stays mounted.
+func readDrive(root, name string) ([]byte, error) {
 	device, err := find(root)
 	if err != nil {
 		return nil, err
@@ -99,11 +100,16 @@ func readDrive(root, name string) (_ []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.Remove(mountpoint)) }()
-	if output, err := exec.Command("mount", "-o", "ro,nodev,nosuid,noexec", device, mountpoint).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("mount the config drive: %w: %s", err, bytes.TrimSpace(output))
+	if output, err := exec.Command("mount", "-t", "iso9660,vfat", "-o", "ro,nodev,nosuid,noexec", device, mountpoint).CombinedOutput(); err != nil {
+		return nil, errors.Join(fmt.Errorf("mount the config drive: %w: %s", err, bytes.TrimSpace(output)), os.Remove(mountpoint))
 	}
-	defer func() { err = errors.Join(err, exec.Command("umount", mountpoint).Run()) }()
+	defer func() {
+		if output, err := exec.Command("umount", mountpoint).CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "network-data: the config drive stays mounted at %s: %v: %s\n", mountpoint, err, bytes.TrimSpace(output))
+			return
+		}
+		_ = os.Remove(mountpoint)
+	}()
 	return readFile(mountpoint, name)
 }
 
@@ -126,15 +132,14 @@ func readFile(directory, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, networkdata.MaxSize+1))
 }
 
-// find waits for the config drive, a partition with this label. In the initramfs, nothing continues without it. In the
-// booted system it is on the disk of the system: others can have volumes of Pods, with any label.
+// find waits for the config drive, a partition with this label. In the initramfs, nothing continues without it.
 func find(root string) (string, error) {
-	list, wait := listConfigDrives, 30*time.Second
+	system, wait := mountedSystem, 30*time.Second
 	if _, err := os.Stat(filepath.Join(root, "etc/initrd-release")); err == nil {
-		list, wait = listLabeled, 2*time.Minute
+		system, wait = bootedSystem, 2*time.Minute
 	}
 	for end := time.Now().Add(wait); ; time.Sleep(100 * time.Millisecond) {
-		devices, err := list(root)
+		devices, err := listConfigDrives(root, system)
 		if len(devices) > 0 {
 			return devices[0], nil
 		}
@@ -144,22 +149,17 @@ func find(root string) (string, error) {
 	}
 }
 
-func listLabeled(root string) ([]string, error) {
-	return filepath.Glob(filepath.Join(root, "dev/disk/by-label/[cC][oO][nN][fF][iI][gG]-2"))
-}
-
-// listConfigDrives returns the partitions with the label of a config drive on the disk that has the root directory.
-func listConfigDrives(root string) ([]string, error) {
-	var system unix.Stat_t
-	if err := unix.Stat(root, &system); err != nil {
-		return nil, err
-	}
-	partition, err := filepath.EvalSymlinks(filepath.Join(root, fmt.Sprintf("sys/dev/block/%d:%d", unix.Major(system.Dev), unix.Minor(system.Dev))))
+// listConfigDrives returns the partitions with the label of a config drive. Ironic writes it to the disk of the image,
+// so only this disk counts: others can have volumes of Pods, with any label. If it is not known, all disks count.
+func listConfigDrives(root string, system func(root string) (sysfs string, err error)) (found []string, err error) {
+	partition, err := system(root)
 	if err != nil {
 		return nil, err
 	}
+	if partition == "" {
+		return filepath.Glob(filepath.Join(root, "dev/disk/by-label/[cC][oO][nN][fF][iI][gG]-2"))
+	}
 	partitions, err := filepath.Glob(filepath.Join(filepath.Dir(partition), "*/partition"))
-	var found []string
 	for _, file := range partitions {
 		device := filepath.Join(root, "dev", filepath.Base(filepath.Dir(file)))
 		label, e := exec.Command("blkid", "--probe", "--match-tag", "LABEL", "--output", "value", device).Output()
@@ -168,4 +168,40 @@ func listConfigDrives(root string) ([]string, error) {
 		}
 	}
 	return found, err
+}
+
+// mountedSystem returns the partition that has the root directory.
+func mountedSystem(root string) (string, error) {
+	var system unix.Stat_t
+	if err := unix.Stat(root, &system); err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(filepath.Join(root, fmt.Sprintf("sys/dev/block/%d:%d", unix.Major(system.Dev), unix.Minor(system.Dev))))
+}
+
+// bootedSystem returns the partition that the kernel argument root names, or "" if it names none, as with multipath.
+func bootedSystem(root string) (string, error) {
+	arguments, err := os.ReadFile(filepath.Join(root, "proc/cmdline"))
+	if err != nil {
+		return "", err
+	}
+	for argument := range strings.FieldsSeq(string(arguments)) {
+		key, value, _ := strings.Cut(argument, "=")
+		if kind, name, ok := strings.Cut(value, "="); ok {
+			value = "/dev/disk/by-" + strings.ToLower(kind) + "/" + name
+		}
+		if key != "root" || !strings.HasPrefix(value, "/dev/") {
+			continue
+		}
+		device, err := filepath.EvalSymlinks(filepath.Join(root, value))
+		if err != nil { // it is not there yet
+			return "", err
+		}
+		partition, err := filepath.EvalSymlinks(filepath.Join(root, "sys/class/block", filepath.Base(device)))
+		if _, e := os.Stat(filepath.Join(partition, "partition")); err == nil && errors.Is(e, fs.ErrNotExist) {
+			return "", nil
+		}
+		return partition, err
+	}
+	return "", nil
 }

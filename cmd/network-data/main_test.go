@@ -41,7 +41,8 @@ func newHost(t *testing.T, networkData string) *host {
 	}
 	h.write("run/x", "")
 	h.program("blkid", `for device; do :; done; cat "$device"`)
-	h.program("mount", `for dir; do :; done; rmdir "$dir" && ln -s "$DRIVE" "$dir"`)
+	// "$2" are the file systems, which are tried in this order.
+	h.program("mount", `[ "$1 $2" = "-t iso9660,vfat" ] || exit 1; for dir; do :; done; rmdir "$dir" && ln -s "$DRIVE" "$dir"`)
 	h.program("umount", `rm "$1" && mkdir "$1"`)
 	t.Setenv("DRIVE", h.path("drive"))
 	t.Setenv("PATH", h.path("bin")+":"+os.Getenv("PATH"))
@@ -155,13 +156,62 @@ func TestFilesOfThePoolReplaceThoseOfTheConfigDrive(t *testing.T) {
 	h.expect("99-dhcp.network")
 }
 
-func TestConfigDriveThatAppearsLate(t *testing.T) {
-	h := newHost(t, static)
+// initramfs makes a host one that is in its initramfs, with a kernel argument. Its root partition appears late.
+func (h *host) initramfs(argument string) {
+	h.t.Helper()
 	h.write("etc/initrd-release", "")
+	h.write("proc/cmdline", "BOOT_IMAGE=/vmlinuz "+argument+" ro\n")
+	h.write("sys/devices/vda/vda3/partition", "3")
+	h.write("sys/class/block/x", "")
 	h.write("dev/disk/by-label/x", "")
-	time.AfterFunc(300*time.Millisecond, func() { _ = os.Rename(h.path("dev/vda4"), h.path("dev/disk/by-label/CONFIG-2")) })
+	h.write("dev/vda3", "root")
+	if err := os.Symlink("../../devices/vda/vda3", h.path("sys/class/block/vda3")); err != nil {
+		h.t.Fatal(err)
+	}
+	time.AfterFunc(300*time.Millisecond, func() { _ = os.Symlink("../../vda3", h.path("dev/disk/by-label/root")) })
+}
+
+func TestConfigDriveInTheInitramfsIsOnTheDiskOfTheImage(t *testing.T) {
+	for _, argument := range []string{"root=LABEL=root", "root=/dev/vda3"} {
+		h := newHost(t, static)
+		h.addDisk("sda")
+		h.initramfs(argument)
+		if err := os.Symlink("../../sda4", h.path("dev/disk/by-label/config-2")); err != nil { // udev can choose it
+			t.Fatal(err)
+		}
+		h.program("mount", `for dir; do device=$last last=$dir; done; [ "${device##*/}" = vda4 ] || exit 1; rmdir "$dir" && ln -s "$DRIVE" "$dir"`)
+		h.run()
+		h.expect("70-network-data-nic1.network", "99-dhcp.network")
+	}
+}
+
+func TestConfigDriveInTheInitramfsOnAnyDiskIfThatOfTheImageIsUnknown(t *testing.T) {
+	for name, prepare := range map[string]func(h *host){
+		"no kernel argument": func(h *host) { h.initramfs("quiet") },
+		"multipath": func(h *host) {
+			h.initramfs("root=LABEL=root")
+			if err := os.Remove(h.path("sys/devices/vda/vda3/partition")); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, static)
+			prepare(h)
+			time.AfterFunc(300*time.Millisecond, func() { _ = os.Rename(h.path("dev/vda4"), h.path("dev/disk/by-label/CONFIG-2")) })
+			h.run()
+			h.expect("70-network-data-nic1.network", "99-dhcp.network")
+		})
+	}
+}
+
+func TestNetworkDataOnAConfigDriveThatStaysMounted(t *testing.T) {
+	h := newHost(t, static)
+	h.program("umount", "exit 32")
 	h.run()
-	h.expect("70-network-data-nic1.network", "99-dhcp.network")
+	if _, err := os.Stat(h.path("run/systemd/network/70-network-data-nic1.network")); err != nil {
+		t.Error(err)
+	}
 }
 
 // Users who can create Pods can give a volume this label.
@@ -171,6 +221,9 @@ func TestConfigDriveOnADiskOfOthers(t *testing.T) {
 		h.write("dev/vda4", "other")
 		h.addDisk("sda")
 		h.write("dev/disk/by-label/config-2", "")
+		if err := os.Remove(h.path("sys/devices/vda/vda4/partition")); err != nil { // also if the disk is not known
+			t.Fatal(err)
+		}
 		if err := run(h.root); err == nil || !strings.Contains(err.Error(), "no config drive after 30s") {
 			t.Errorf("%v", err)
 		}

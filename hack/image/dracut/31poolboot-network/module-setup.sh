@@ -11,7 +11,7 @@ depends() {
 }
 
 install() {
-	inst_multiple ip mount sed systemctl umount "$systemdutildir/systemd-networkd-wait-online"
+	inst_multiple blkid ip mount sed systemctl umount "$systemdutildir/systemd-networkd-wait-online"
 	# Not with dracut's own module, whose systemd-time-wait-sync blocks the boot of a host without NTP server.
 	inst_multiple -o "$systemdutildir/systemd-timesyncd" "$systemdsystemunitdir/systemd-timesyncd.service"
 	local file
