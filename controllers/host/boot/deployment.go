@@ -59,10 +59,20 @@ func (r *Phases) announce(ctx context.Context, s *state) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	message := fmt.Sprintf("host %s was chosen and has not requested its configuration from %s yet: %s", s.host.Name, r.ServerURL,
-		cmp.Or(trouble, "when it boots its image, check on its console that it can connect to this URL"))
+		cmp.Or(trouble, checkConsole(s.host.Object)))
 	s.chooseHost(&s.Config.Status)
 	conditions.Set(s.Config, bootPrepared(metav1.ConditionUnknown, bootstrapv1.WaitingForRequestReason, message))
 	return result, nil
+}
+
+// checkConsole returns what to do while nothing is known to be wrong. Metal3 does not know whether an image has a boot
+// loader for the firmware of the host. bmh can be nil.
+func checkConsole(bmh *bmov1alpha1.BareMetalHost) string {
+	if bmh == nil {
+		return "when it boots its image, check on its console that it can connect to this URL"
+	}
+	return fmt.Sprintf("when it boots its image, check on its console that the image starts with the firmware in the boot mode %s (spec.bootMode of the BareMetalHost), "+
+		"and that it can connect to this URL", cmp.Or(bmh.Status.Provisioning.BootMode, bmh.BootMode()))
 }
 
 // secretsInterval is how often it is checked whether the Secrets exist that Metal3 needs besides the data Secret.

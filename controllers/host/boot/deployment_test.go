@@ -2,6 +2,7 @@ package boot
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -142,8 +143,11 @@ var _ = Describe("The deployment of a host", func() {
 			hostIs(ctx, func(h *bmov1alpha1.BareMetalHost) {
 				h.Status.Provisioning.State, h.Status.ErrorCount = bmov1alpha1.StateProvisioning, 0
 			})
-			Expect(message(ctx)).To(HaveSuffix("configuration from https://boot.example.com:9444 yet: " +
-				"when it boots its image, check on its console that it can connect to this URL"))
+			const check = "configuration from https://boot.example.com:9444 yet: when it boots its image, check on its console that the image starts with the firmware " +
+				"in the boot mode %s (spec.bootMode of the BareMetalHost), and that it can connect to this URL"
+			Expect(message(ctx)).To(HaveSuffix(fmt.Sprintf(check, "UEFI")))
+			hostIs(ctx, func(h *bmov1alpha1.BareMetalHost) { h.Status.Provisioning.BootMode = bmov1alpha1.Legacy })
+			Expect(message(ctx)).To(HaveSuffix(fmt.Sprintf(check, "legacy")))
 		})
 
 		It("is reported with the Secrets that Metal3 waits for and that do not exist, as those of a deleted Machine, and looked at again", func(ctx SpecContext) {

@@ -336,7 +336,7 @@ var _ = Describe("Poolboot installed with clusterctl", Ordered, func() {
 		waitForHosts := scaleTo(ctx, 6)
 		url := "https://" + cluster.ServiceAddress() + ":9444"
 		Eventually(ctx, func() (string, error) { return plugin(ctx, "boots", "-n", t.Namespace, "-o", "json") }).
-			Should(MatchRegexp("host [^ ]+ was chosen and has not requested its configuration from " + url + " yet: .* check on its console that it can connect to this URL"))
+			Should(MatchRegexp("host [^ ]+ was chosen and has not requested its configuration from " + url + " yet: .* check on its console that .* can connect to this URL"))
 		Eventually(ctx, consoleOfBoot).Should(MatchRegexp("no route to host|timeout"))
 		moveServer(ctx, "add")
 		waitForHosts()
