@@ -64,6 +64,7 @@ var _ = Describe("a Machine with a data template", Ordered, func() {
 		for _, o := range []client.Object{host,
 			&corev1.Secret{ObjectMeta: meta("user-data"), StringData: map[string]string{"value": "data"}},
 			&infrav1.Metal3DataTemplate{ObjectMeta: meta("template"), Spec: infrav1.Metal3DataTemplateSpec{
+				ClusterName: "c3",
 				MetaData: &infrav1.MetaData{ObjectNames: []infrav1.MetaDataObjectName{{Key: "name", Object: "machine"}},
 					IPAddressesFromPool: []infrav1.FromPool{{Key: "ip", Name: "pool"}}},
 				NetworkData: &infrav1.NetworkData{Networks: infrav1.NetworkDataNetwork{IPv4: []infrav1.NetworkDataIPv4{{ID: "net", Link: "eth0", IPAddressFromIPPool: "pool"}}}},

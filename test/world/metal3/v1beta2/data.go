@@ -132,6 +132,9 @@ type NetworkData struct {
 
 // Metal3DataTemplateSpec describes the data of hosts.
 type Metal3DataTemplateSpec struct {
+	// clusterName is the name of the Cluster.
+	// +kubebuilder:validation:MinLength=1
+	ClusterName string `json:"clusterName"`
 	// metaData is what the metadata is rendered from.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
