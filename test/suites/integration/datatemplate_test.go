@@ -11,8 +11,10 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/networkdata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
@@ -52,6 +54,16 @@ var _ = Describe("A Machine with a data template of Metal3", func() {
 		host := waitForConfiguration(ctx, t, config)
 		Expect(host.readFile("/etc/systemd/network/70-network-data-nic1.network")).To(Equal("[Match]\nPermanentMACAddress=" + bmh.Spec.BootMACAddress +
 			"\n\n[Link]\nMTUBytes=1500\n\n[Network]\nDHCP=no\nIPv6AcceptRA=no\nDNS=192.0.2.53\nAddress=192.0.2.10/24\n\n[Route]\nDestination=0.0.0.0/0\nGateway=192.0.2.1\n"))
+		By("reading what the operator of Metal3 puts on the config drive, as the image does")
+		secret := &corev1.Secret{}
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(bmh), bmh)).To(Succeed())
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: bmh.Spec.NetworkData.Name}, secret)).To(Succeed())
+		drive, err := yaml.YAMLToJSON(secret.Data["networkData"])
+		Expect(err).NotTo(HaveOccurred())
+		data, err := networkdata.Parse(drive)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(data.Networkd()).To(HaveLen(1))
+		Expect(host.readFile(data.Networkd()[0].Path)).To(BeEquivalentTo(data.Networkd()[0].Contents), "its network stays the same")
 		name := config.Status.NodeRef.Name
 		Eventually(ctx, func() []site.NodeVersion { return history.Of(name) }).ShouldNot(BeEmpty())
 		Expect(site.Judge(history.Of(name), "infra", t.Pools(ctx))).To(And(HaveField("BornInPool", true), HaveField("Outside", 0)))
