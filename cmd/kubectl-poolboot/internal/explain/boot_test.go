@@ -47,11 +47,8 @@ var _ = Describe("explain machine and explain node", func() {
 		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "infra-x7k2m",
 			Annotations: map[string]string{poolv1.NodeConfigAnnotation: "edge/infra-x7k2m-config"},
 			Labels: map[string]string{"node-role.kubernetes.io/infra": "", poolv1.NodePoolLabel: "infra", "example.com/tier": "infra", "example.com/own": "yes",
-				"example.com/site": "dallas", "rack.node.cluster.x-k8s.io/id": "r7", poolv1.NodeMetal3UUIDLabel: "uid-1", "kubernetes.io/os": "linux", "kubernetes.io/hostname": "infra-x7k2m", "beta.kubernetes.io/os": "linux",
-				"example.com/synced": "yes"},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", APIVersion: "v1", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
-				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:beta.kubernetes.io/os":{},"f:example.com/tier":{}}}}`)},
-				{Manager: "manager", APIVersion: "v1", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:example.com/synced":{}}}}`)}},
+				"example.com/site": "dallas", "rack.node.cluster.x-k8s.io/id": "r7", poolv1.NodeMetal3UUIDLabel: "uid-1", "kubernetes.io/os": "linux", "kubernetes.io/hostname": "infra-x7k2m", "beta.kubernetes.io/os": "linux", "example.com/synced": "yes"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", APIVersion: "v1", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:beta.kubernetes.io/os":{},"f:example.com/tier":{}}}}`)}, {Manager: "manager", APIVersion: "v1", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:example.com/synced":{}}}}`)}},
 		}}
 		node.Spec.Taints = []corev1.Taint{{Key: "example.com/infra", Effect: corev1.TaintEffectNoSchedule}, {Key: "node.kubernetes.io/disk-pressure", Effect: corev1.TaintEffectNoSchedule}}
 	})
