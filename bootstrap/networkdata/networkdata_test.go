@@ -104,6 +104,7 @@ var _ = Describe("network data", func() {
 		Entry("two links with one id", document(", {id: nic1, type: phy, name: eno2}", ""), `links[1].id: "nic1" is the id of links[0] too`),
 		Entry("two interfaces with one name", document(", {id: a, type: phy, name: eno2}, {id: b, type: phy, name: eno2}", ""), `links[2].name: "eno2" is the name of links[1] too`),
 		Entry("an unknown type of link", document(", {id: w, type: wifi}", ""), `links[1].type: "wifi" is not a type of link: use phy, bond or vlan`),
+		Entry("a bridge", document(", {id: br, type: bridge, name: br0, bridge_links: [nic1]}", ""), `links[1]: unknown field "bridge_links"`),
 		Entry("a VLAN on nothing", document(", {id: v, type: vlan, vlan_id: 10}", ""), `links[1].vlan_link: no link has the id ""`),
 		Entry("a VLAN on a VLAN", document(", {id: v, type: vlan, vlan_id: 10, vlan_link: nic1}, {id: w, type: vlan, vlan_id: 10, vlan_link: v}", ""),
 			`links[2].vlan_link: link "v" is a VLAN: name a physical interface or a bond`),
