@@ -93,12 +93,12 @@ var _ = Describe("An inline data Secret", func() {
 		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.TokenHashAnnotation))
 	})
 
-	It("contains what installs the agent later, and names where its assignment is", func() {
-		s := usual()
-		s.reconciler.Offer = func() (join.Offer, error) {
-			return join.Offer{Agent: assignment.Agent{SHA512: map[string]string{"amd64": "a"}}, ServerURL: serverURL, ServerCA: []byte("the server's CA")}, nil
-		}
-		config := s.settle(ctx)
+	offer := func() (join.Offer, error) {
+		return join.Offer{Agent: assignment.Agent{SHA512: map[string]string{"amd64": "a"}}, ServerURL: serverURL, ServerCA: []byte("the server's CA")}, nil
+	}
+	// expectAssignment expects that the first assignment of the host is what its data Secret has.
+	expectAssignment := func(s *site, config *bootstrapv1.PoolbootConfig) {
+		GinkgoHelper()
 		stored := &corev1.Secret{}
 		Expect(s.Get(ctx, client.ObjectKey{Namespace: "poolboot-system", Name: record.AssignmentName(config.UID)}, stored)).To(Succeed())
 		a, err := assignment.Read(stored.Data[bootstrapv1.AssignmentKey])
@@ -109,11 +109,18 @@ var _ = Describe("An inline data Secret", func() {
 		all, err := ignition.Parse(s.secret(ctx).Data[bootstrapv1.DataSecretValueKey])
 		Expect(err).NotTo(HaveOccurred())
 		for _, file := range part.Storage.Files {
-			Expect(all.Storage.Files).To(ContainElement(file), "its agent starts from what the host has, whatever is upgraded or rotated until then")
+			Expect(all.Storage.Files).To(ContainElement(file))
 		}
 		for _, unit := range part.Systemd.Units {
 			Expect(all.Systemd.Units).To(ContainElement(unit))
 		}
+	}
+
+	It("contains what installs the agent later, which starts from what the host has, whatever is upgraded or rotated until then", func() {
+		s := usual()
+		s.reconciler.Offer = offer
+		config := s.settle(ctx)
+		expectAssignment(s, config)
 		Expect(filesIn(s.secret(ctx))).To(ContainElements(assignment.SettingsPath, "/etc/poolboot/install-agent.sh", "/etc/poolboot/config-server.pem"))
 		Expect(filesIn(s.secret(ctx))).NotTo(ContainElement(assignment.ProgramPath), "its host can boot without the config server")
 		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.PointerIDAnnotation, "machine-uid"))
@@ -132,9 +139,11 @@ var _ = Describe("An inline data Secret", func() {
 		for _, late := range []bool{false, true} {
 			for failing := 1; ; failing++ {
 				s := usual()
+				s.reconciler.Offer = offer
 				s.CrashAt, s.Late = failing, late
 				config := s.settle(ctx)
 				Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue(), "write %d", failing)
+				expectAssignment(s, config)
 				Expect(s.secret(ctx).Annotations[bootstrapv1.CredentialIDAnnotation]).To(Equal(config.Status.Boot.CredentialID), "write %d", failing)
 				Expect(s.tokens(ctx)).To(ContainElement(config.Status.Boot.CredentialID), "write %d", failing)
 				Expect(len(s.tokens(ctx))).To(BeNumerically("<=", 2), "write %d", failing)
