@@ -39,12 +39,14 @@ type hostReconciler struct {
 
 	mu   sync.Mutex
 	work map[types.UID]work
+	// firmware are the settings of hosts that were changed.
+	firmware map[client.ObjectKey]bmov1alpha1.SettingsMap
 	// stopped is true while Ironic is stopped.
 	stopped bool
 }
 
 func (r *hostReconciler) setUp(mgr ctrl.Manager) error {
-	r.work = map[types.UID]work{}
+	r.work, r.firmware = map[types.UID]work{}, map[client.ObjectKey]bmov1alpha1.SettingsMap{}
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&bmov1alpha1.BareMetalHost{}, builder.WithPredicates(specChanged())).
 		Owns(&corev1.Secret{}, builder.MatchEveryOwner).
@@ -176,8 +178,8 @@ func (r *hostReconciler) step(ctx context.Context, host *bmov1alpha1.BareMetalHo
 			next(bmov1alpha1.StateDeprovisioning)
 			return 0, nil
 		}
-		if err := r.power(ctx, host); err != nil {
-			return 0, err
+		if wait, err := r.power(ctx, host); err != nil || wait > 0 {
+			return wait, err
 		}
 		if status.ErrorType != "" {
 			status.ErrorCount = 0
@@ -310,41 +312,48 @@ func (r *hostReconciler) deprovision(ctx context.Context, host *bmov1alpha1.Bare
 	return 0, nil
 }
 
-// power sets the power state of a provisioned host. The annotation reboot.metal3.io requests a power cycle.
-// reboot.metal3.io/<anything> keeps the host off.
-func (r *hostReconciler) power(ctx context.Context, host *bmov1alpha1.BareMetalHost) error {
+// power sets the power state of a provisioned host, and applies firmware to one that is off. The annotation
+// reboot.metal3.io requests a power cycle, and is removed when the host is off. reboot.metal3.io/<anything> keeps the
+// host off. It returns a time if it must be called again first (manageHostPower in baremetalhost_controller.go).
+func (r *hostReconciler) power(ctx context.Context, host *bmov1alpha1.BareMetalHost) (time.Duration, error) {
 	if !host.Status.PoweredOn && r.takeDeployed(host) {
 		host.Status.PoweredOn = true // on since its deployment
-		return nil
+		return 0, nil
 	}
 	_, cycle := host.Annotations[bmov1alpha1.RebootAnnotationPrefix]
-	on := host.Spec.Online
+	if !host.Status.PoweredOn && cycle {
+		without := &bmov1alpha1.BareMetalHost{ObjectMeta: *host.ObjectMeta.DeepCopy()}
+		before := without.DeepCopy()
+		delete(without.Annotations, bmov1alpha1.RebootAnnotationPrefix)
+		if err := r.Patch(ctx, without, client.MergeFrom(before)); err != nil {
+			return 0, err
+		}
+		return nextStep, nil
+	}
+	if !host.Status.PoweredOn && host.Spec.Online || host.Status.OperationalStatus == bmov1alpha1.OperationalStatusServicing || host.Status.ErrorType == bmov1alpha1.ServicingError {
+		if wait, err := r.service(ctx, host); err != nil || wait > 0 {
+			return wait, err
+		}
+	}
+	on := host.Spec.Online && !cycle
 	for key := range host.Annotations {
 		if strings.HasPrefix(key, bmov1alpha1.RebootAnnotationPrefix+"/") {
 			on = false
 		}
 	}
-	if host.Status.PoweredOn && (cycle || !on) {
+	switch {
+	case host.Status.PoweredOn && !on:
 		if err := r.options.Hardware.PowerOff(ctx, host); err != nil {
-			return &failure{kind: bmov1alpha1.PowerManagementError, err: fmt.Errorf("power off: %w", err)}
+			return 0, &failure{kind: bmov1alpha1.PowerManagementError, err: fmt.Errorf("power off: %w", err)}
 		}
 		host.Status.PoweredOn = false
-	}
-	if cycle {
-		without := &bmov1alpha1.BareMetalHost{ObjectMeta: *host.ObjectMeta.DeepCopy()}
-		before := without.DeepCopy()
-		delete(without.Annotations, bmov1alpha1.RebootAnnotationPrefix)
-		if err := r.Patch(ctx, without, client.MergeFrom(before)); err != nil {
-			return err
-		}
-	}
-	if on && !host.Status.PoweredOn {
+	case !host.Status.PoweredOn && on:
 		if err := r.options.Hardware.PowerOn(ctx, host, nil); err != nil {
-			return &failure{kind: bmov1alpha1.PowerManagementError, err: fmt.Errorf("power on: %w", err)}
+			return 0, &failure{kind: bmov1alpha1.PowerManagementError, err: fmt.Errorf("power on: %w", err)}
 		}
 		host.Status.PoweredOn = true
 	}
-	return nil
+	return 0, nil
 }
 
 // delete removes the finalizer of a host that is cleaned and powered off.

@@ -55,6 +55,8 @@ type Options struct {
 	Backoff time.Duration
 	// Deprovisioning is the duration of cleaning.
 	Deprovisioning time.Duration
+	// Servicing is the duration of applying firmware to a host.
+	Servicing time.Duration
 	// RetryInterval is the interval of retries: for an available host, for the Node of a provisioned host, for a
 	// missing BMC Secret, and of each host while Ironic is stopped, because nothing reports that Ironic runs again.
 	// Default: 30 seconds, as in the real provider and operator (10 seconds for the BMC Secret).
@@ -109,6 +111,8 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 		(&dataReconciler{Client: c, live: live, retryInterval: options.RetryInterval}).setUp(mgr),
 		(&poolReconciler{Client: c, live: live, retryInterval: options.RetryInterval}).setUp(mgr),
 		hosts.setUp(mgr),
+		(&settingsReconciler{Client: c, hosts: hosts, interval: options.RetryInterval}).setUp(mgr),
+		(&componentsReconciler{Client: c}).setUp(mgr),
 		(&labelSyncReconciler{Client: c, workloads: workloads{}}).setUp(mgr),
 		remediations.setUp(mgr, cfg),
 	); err != nil {

@@ -62,7 +62,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 	simulator, err = metal3.Start(GinkgoT().Context(), plane.Config, metal3.Options{
 		Hardware: power, Provisioning: 200 * time.Millisecond, Reporting: 500 * time.Millisecond, Backoff: 500 * time.Millisecond,
-		Deprovisioning: 200 * time.Millisecond, RetryInterval: retryInterval,
+		Deprovisioning: 200 * time.Millisecond, Servicing: 200 * time.Millisecond, RetryInterval: retryInterval,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(simulator.Stop()).To(Succeed()) })

@@ -46,7 +46,9 @@ func (r *hostReconciler) takeDeployed(host *bmov1alpha1.BareMetalHost) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	was := r.work[host.UID].on
-	delete(r.work, host.UID)
+	if was {
+		delete(r.work, host.UID)
+	}
 	return was
 }
 

@@ -204,7 +204,7 @@ func (s *Site) StartMetal3(ctx context.Context) error {
 		return err
 	}
 	s.simulator, err = metal3.Start(ctx, s.Management.Config, metal3.Options{
-		Hardware: hardware, Provisioning: time.Second, Reporting: 2 * time.Second, Backoff: time.Second, Deprovisioning: time.Second,
+		Hardware: hardware, Provisioning: time.Second, Reporting: 2 * time.Second, Backoff: time.Second, Deprovisioning: time.Second, Servicing: 3 * time.Second,
 		RetryInterval: cmp.Or(s.options.RetryInterval, time.Second), Log: log,
 	})
 	if err != nil {
