@@ -55,7 +55,7 @@ func (a *Agent) apply(ctx context.Context, node Node) (time.Duration, error) {
 	case err != nil:
 		return a.fail(err)
 	case u.plan.Reboots():
-		return a.enter(rebooting, func(j *journal) { j.Boot, j.Reboots = a.Clock.BootID(), 0 })
+		return a.enter(rebooting, func(j *journal) { j.Boot, j.ChangedAt, j.Reboots = a.Clock.BootID(), a.Clock.Uptime(), 0 })
 	}
 	return a.enter(acting, func(j *journal) { j.Boot, j.ChangedAt = a.Clock.BootID(), a.Clock.Uptime() })
 }
@@ -211,6 +211,9 @@ func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
 	} else if u, err := a.loadUpdate(); err == nil { // the reboot does not depend on what is reported
 		a.report.setUpdate(u, agentv1.Rebooting)
 	}
+	if left := a.leftForMetal3(node); left > 0 { // Step reports it
+		return left, nil
+	}
 	_ = a.publish(ctx, node) // the reboot does not depend on the API server
 	if _, err := a.enter(a.journal.Phase, func(j *journal) { j.Reboots++ }); err != nil {
 		return now, err
@@ -220,6 +223,14 @@ func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
 	}
 	a.requestedAt = a.Clock.Uptime()
 	return rebootTimeout, nil
+}
+
+// leftForMetal3 returns how much longer the host waits until Metal3 powers it off, or 0 if it reboots by itself.
+func (a *Agent) leftForMetal3(node Node) time.Duration {
+	if a.journal.Phase != rebooting || a.journal.Reboots > 0 || node.Annotations[agentv1.Metal3RebootsAnnotation] != a.journal.Target {
+		return 0
+	}
+	return max(rebootTimeout-(a.Clock.Uptime()-a.journal.ChangedAt), 0)
 }
 
 // commit makes the target the current configuration.

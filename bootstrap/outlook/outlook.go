@@ -91,6 +91,8 @@ var table = map[string]Outlook{
 	bootstrapv1.UpdateDrainingReason:                  Waits,
 	bootstrapv1.UpdateApplyingReason:                  Waits,
 	bootstrapv1.UpdateRebootingReason:                 Waits,
+	bootstrapv1.UpdateApplyingFirmwareReason:          Waits,
+	bootstrapv1.FirmwareFailedReason:                  NeedsPerson,
 	bootstrapv1.UpdateVerifyingReason:                 Waits,
 	bootstrapv1.UpdateDegradedReason:                  NeedsPerson,
 	bootstrapv1.UpdateUnreconcilableReason:            NeedsPerson,

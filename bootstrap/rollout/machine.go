@@ -113,7 +113,7 @@ func EndUpdate(node *corev1.Node) {
 		node.Spec.Unschedulable = false
 		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, isCordonTaint)
 	}
-	for _, key := range []string{agentv1.BegunAnnotation, agentv1.CordonedAnnotation, agentv1.DrainStartedAnnotation, agentv1.DetachStartedAnnotation, agentv1.DrainedAnnotation} {
+	for _, key := range []string{agentv1.BegunAnnotation, agentv1.CordonedAnnotation, agentv1.DrainStartedAnnotation, agentv1.DetachStartedAnnotation, agentv1.DrainedAnnotation, agentv1.Metal3RebootsAnnotation} {
 		delete(node.Annotations, key)
 	}
 }
@@ -133,9 +133,20 @@ func StageDeadline(p *poolv1.MachineConfigPool) time.Duration {
 }
 
 // StageLeft returns how much is left of the deadline of the stage that is recorded for a host, or 0 if it is over. The
-// host must be in a stage.
+// host must be in a stage. While Metal3 has its firmware, the deadline has not begun.
 func StageLeft(config *bootstrapv1.PoolbootConfig, deadline time.Duration, now time.Time) time.Duration {
+	if IsFirmwareApplied(config) {
+		return deadline
+	}
 	return max(deadline-now.Sub(config.Status.Update.StageTime.Time), 0)
+}
+
+// IsFirmwareApplied reports whether it is recorded that Metal3 applies firmware settings or updates to a host that
+// reboots for its update, or has failed to and tries it again.
+func IsFirmwareApplied(config *bootstrapv1.PoolbootConfig) bool {
+	reason := conditions.GetReason(config, bootstrapv1.UpdatedCondition)
+	return config.Status.Update.Stage == bootstrapv1.UpdateRebooting &&
+		(reason == bootstrapv1.UpdateApplyingFirmwareReason || reason == bootstrapv1.FirmwareFailedReason)
 }
 
 // IsInterrupted reports whether it is recorded that a host is changed, reboots or is verified for its update. Meanwhile

@@ -37,7 +37,8 @@ func phaseOf(c *bootstrapv1.PoolbootConfig) phase {
 		return waits
 	}
 	switch condition.Reason {
-	case bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateVerifyingReason:
+	case bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateVerifyingReason,
+		bootstrapv1.UpdateApplyingFirmwareReason, bootstrapv1.FirmwareFailedReason:
 		return updating
 	case bootstrapv1.UpdateWaitingReason, bootstrapv1.UpdateFailingReason, bootstrapv1.UnitsFailingReason:
 		if c.Status.Update.Stage != "" { // its agent was told, or something fails that the update needs

@@ -25,6 +25,10 @@ const (
 	// CordonedAnnotation is "true" on a Node that the manager cordoned for an update. A Node that was cordoned before
 	// is without it, and stays cordoned after the update.
 	CordonedAnnotation = "poolboot.io/cordoned-for-update"
+	// Metal3RebootsAnnotation is the revision of the update for which Metal3 reboots the host, because that applies
+	// firmware settings or updates. The agent waits for it, for a limited time, instead of rebooting the host. It comes
+	// with DrainedAnnotation. If it is removed, the agent reboots the host.
+	Metal3RebootsAnnotation = "poolboot.io/metal3-reboots"
 	// SlotAnnotation is the id of the slot in the status of the pool by which the host was told last to begin an
 	// update. It stays after the update: a slot is free only once the Node has its id.
 	SlotAnnotation = "poolboot.io/update-slot"

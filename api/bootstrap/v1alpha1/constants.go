@@ -107,6 +107,17 @@ const (
 // ForceUpdateAnnotation is on a PoolbootConfig. When its value changes, the host applies its configuration again.
 const ForceUpdateAnnotation = "poolboot.io/force-update"
 
+const (
+	// FirmwareRebootAnnotation is on a BareMetalHost and names the update for which the manager requested last that
+	// Metal3 reboots the host, because that applies firmware settings or updates: the id of its slot and its revision,
+	// separated by a slash.
+	FirmwareRebootAnnotation = "poolboot.io/firmware-reboot"
+	// FirmwareRebootRequest is the value of the annotation reboot.metal3.io by which the manager requests that. Metal3
+	// reads only the mode: first, the operating system is asked to power off. By the rest, the manager recognizes its
+	// own request.
+	FirmwareRebootRequest = `{"mode":"soft","requestedBy":"poolboot"}`
+)
+
 // Condition types of a PoolbootConfig.
 const (
 	// DataSecretAvailableCondition is true once the data Secret exists. It is false again if the Secret is lost
@@ -272,6 +283,12 @@ const (
 	UpdateApplyingReason = "Applying"
 	// The host was changed and reboots.
 	UpdateRebootingReason = "Rebooting"
+	// The host was changed, and Metal3 applies firmware settings or updates while it reboots. The time that this takes
+	// does not count: docs/updates.md#firmware-in-the-same-reboot.
+	UpdateApplyingFirmwareReason = "ApplyingFirmware"
+	// The host was changed, and Metal3 could not apply firmware settings or updates while it reboots. Correct or remove
+	// what fails, and Metal3 tries it again: docs/updates.md#firmware-in-the-same-reboot.
+	FirmwareFailedReason = "FirmwareFailed"
 	// The host was changed, and its Node must stay Ready for minReadySeconds.
 	UpdateVerifyingReason = "Verifying"
 	// An update failed and was undone, or the host differs from its configuration. Correct the configuration or the
@@ -326,6 +343,9 @@ const (
 	EventTokenAddressRefused = "TokenAddressRefused"
 	// Warning: A drain takes longer than the pool allows: docs/updates.md#a-drain-that-does-not-end.
 	EventDrainTimedOut = "DrainTimedOut"
+	// Warning: The reboot of an update does not apply pending firmware settings or updates. The message says why:
+	// docs/updates.md#firmware-in-the-same-reboot.
+	EventFirmwareNotApplied = "FirmwareNotApplied"
 	// Warning: An update did something else than predicted. See the journal of poolboot-agent.service.
 	EventPredictionDiffers = "PredictionDiffers"
 	// Warning: The host got a certificate for a second key, for example because it was installed again.

@@ -156,6 +156,9 @@ func (h *host) inUpdate(o outcome) *metav1.Condition {
 	if remaining := cmp.Or(h.WhyMachineFirst(), o.remaining); h.Report.State == agentv1.Draining && remaining != "" {
 		message += ". " + remaining
 	}
+	if reason, firmware := h.describeFirmware(); reason != "" {
+		return newUpdated(metav1.ConditionFalse, reason, "%s. %s", message, firmware)
+	}
 	if isLate, _ := h.overdue(o.in.pool, o.now); isLate {
 		message += fmt.Sprintf(". It has been so since %s, which is longer than spec.updates.readyDeadlineSeconds of its pool allows: check the console of the host, or replace it",
 			h.Config.Status.Update.StageTime.UTC().Format(time.RFC3339))

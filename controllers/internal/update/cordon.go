@@ -48,6 +48,9 @@ type drainer struct {
 	written *ownwrites.Tracker
 	// attachments shares lists of the volumes of the Cluster.
 	attachments *attachments
+	// firmware reports whether Metal3 reboots the host, once its Node is drained. It is nil for a host that is updated
+	// without a complete drain.
+	firmware func(context.Context, *host) (bool, error)
 }
 
 // drain cordons and drains the Node of a host. It returns what remains to be done, and "" when the Node is drained and
@@ -60,6 +63,7 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 		machine = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: h.Config.Namespace, Name: h.Config.Name}}
 	}
 	if _, isExcluded := machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; isExcluded {
+		d.firmware = nil
 		return "", d.finish(ctx, h)
 	}
 	started, err := d.cordon(ctx, h)
@@ -76,6 +80,9 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 	}
 	isLate := d.now.Sub(started) >= time.Duration(d.pool.Spec.Updates.DrainTimeout())*time.Second
 	if isLate && d.pool.Spec.Updates.ForcesDrain() {
+		if len(pods.Pods()) > 0 {
+			d.firmware = nil
+		}
 		remaining, err = d.detach(ctx, h, machine, append(pods.SkippedPods(), pods.Pods()...))
 		if names := pods.Pods(); remaining == "" && err == nil && len(names) > 0 {
 			h.givenUp = fmt.Sprintf("The drain of Node %s took longer than %d seconds (spec.updates.drainTimeoutSeconds of MachineConfigPool %s), so its host is updated with these Pods "+
@@ -124,10 +131,19 @@ func (d drainer) start(ctx context.Context, h *host, key string, change func(*co
 	return started, d.patch(ctx, h, node)
 }
 
-// finish tells the agent that its Node is drained.
+// finish tells the agent that its Node is drained, and with the same write whether Metal3 reboots the host.
 func (d drainer) finish(ctx context.Context, h *host) error {
 	node := h.Node.DeepCopy()
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DrainedAnnotation, h.Desired())
+	if d.firmware != nil {
+		byMetal3, err := d.firmware(ctx, h)
+		if err != nil {
+			return err
+		}
+		if byMetal3 {
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.Metal3RebootsAnnotation, h.Desired())
+		}
+	}
 	return d.patch(ctx, h, node)
 }
 

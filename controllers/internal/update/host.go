@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/lru"
@@ -29,6 +30,8 @@ type host struct {
 	givenUp string
 	// lateDrain describes what remains of a drain that takes longer than the pool allows, or "".
 	lateDrain string
+	// bmh is the BareMetalHost of a host that is updated, as Metal3 reports it. It is nil for other hosts.
+	bmh *bmov1alpha1.BareMetalHost
 	// scope is that of the reconcile of the host. It is nil in the reconcile of a pool.
 	scope *scope.Scope
 }
@@ -126,7 +129,8 @@ func progressWait(before, after *bootstrapv1.PoolbootConfig, interval time.Durat
 
 // inProgress are the reasons of the condition Updated in an update that goes on.
 var inProgress = []string{
-	bootstrapv1.UpdateWaitingReason, bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateVerifyingReason,
+	bootstrapv1.UpdateWaitingReason, bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason,
+	bootstrapv1.UpdateApplyingFirmwareReason, bootstrapv1.UpdateVerifyingReason,
 }
 
 // isInProgress reports whether the update of a host goes on.

@@ -31,12 +31,14 @@ var stages = []bootstrapv1.UpdateStage{
 
 // setStage records which stage the update of a host has reached, and since when. In one update, a stage never returns
 // to an earlier one, as in an undo: otherwise, a host could begin the time of a stage again for as long as it likes.
+// Only Metal3 can, when it has applied firmware.
 func (h *host) setStage(now time.Time) {
 	update, stage := &h.Config.Status.Update, h.Stage()
 	switch {
 	case stage == "":
 		update.Stage, update.StageTime = "", nil
-	case update.StageTime == nil || isFuture(update.StageTime.Time, now) || slices.Index(stages, stage) > slices.Index(stages, update.Stage):
+	case update.StageTime == nil || isFuture(update.StageTime.Time, now) || slices.Index(stages, stage) > slices.Index(stages, update.Stage),
+		stage == update.Stage && rollout.IsFirmwareApplied(h.Config) && !h.isFirmwareApplied(): // the host boots only now
 		update.Stage, update.StageTime = stage, &metav1.Time{Time: now}
 	}
 }

@@ -223,6 +223,7 @@ func (h *host) toldNode(slot *poolv1.UpdateSlot) *corev1.Node {
 	delete(node.Annotations, agentv1.DrainedAnnotation)
 	delete(node.Annotations, agentv1.DrainStartedAnnotation)
 	delete(node.Annotations, agentv1.DetachStartedAnnotation)
+	delete(node.Annotations, agentv1.Metal3RebootsAnnotation)
 	return node
 }
 

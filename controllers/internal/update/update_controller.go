@@ -192,6 +192,9 @@ func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Res
 		return result, err
 	}
 	h.observe(o.now)
+	if err := r.findMetal3(ctx, h); err != nil {
+		return result, err
+	}
 	if h.Report.Silence != "" {
 		h.silentFor = r.silent.add(h.Config.UID, o.now)
 	} else {
@@ -202,7 +205,8 @@ func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Res
 		if err != nil {
 			return result, err
 		}
-		d := drainer{management: r.Client, workload: w, cluster: in.cluster, pool: in.pool, now: o.now, written: &r.written, attachments: &r.attachments}
+		d := drainer{management: r.Client, workload: w, cluster: in.cluster, pool: in.pool, now: o.now, written: &r.written, attachments: &r.attachments,
+			firmware: r.hasFirmwareToApply}
 		if h.mustDrain() {
 			if o.remaining, err = d.drain(ctx, h); err != nil {
 				return result, err
@@ -221,6 +225,11 @@ func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Res
 			return result, o.err
 		}
 	}
+	again, err := r.rebootByMetal3(ctx, h, o.now)
+	if err != nil {
+		return result, err
+	}
+	result.RequeueAfter = earlier(result.RequeueAfter, again)
 	h.setStage(o.now)
 	h.observeDrain(o.now)
 	if h.Machine != nil {

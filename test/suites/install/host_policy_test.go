@@ -43,7 +43,7 @@ var _ = Describe("The manager's right to patch hosts", func() {
 		asManager = newClientAs(ctx, rights.Manager, nil)
 	})
 
-	It("is limited to one annotation and the user data", func(ctx SpecContext) {
+	It("is limited to its annotations and the user data", func(ctx SpecContext) {
 		host := newHost(ctx, map[string]string{"example.com/a": "b"})
 		Expect(dryRun(ctx, asManager, host, func(h *bmov1alpha1.BareMetalHost) { h.Annotations[poolv1.HostRetainedPoolAnnotation] = "edge/infra" })).To(Succeed())
 		for what, change := range map[string]func(*bmov1alpha1.BareMetalHost){
@@ -61,6 +61,37 @@ var _ = Describe("The manager's right to patch hosts", func() {
 			Expect(dryRun(ctx, asManager, host, change)).To(MatchError(ContainSubstring("Poolboot's manager can")), what)
 			Expect(dryRun(ctx, k8sClient, host, change)).To(Succeed(), "other clients: "+what)
 		}
+	})
+
+	It("is limited to requesting a soft reboot of a host that is provisioned, and to withdrawing its own request", func(ctx SpecContext) {
+		refused := MatchError(ContainSubstring("request a reboot of a provisioned one, and withdraw its own request"))
+		setReboot := func(value string) func(*bmov1alpha1.BareMetalHost) {
+			return func(h *bmov1alpha1.BareMetalHost) { h.Annotations[bmov1alpha1.RebootAnnotationPrefix] = value }
+		}
+		request, withdraw := setReboot(bootstrapv1.FirmwareRebootRequest), func(h *bmov1alpha1.BareMetalHost) { delete(h.Annotations, bmov1alpha1.RebootAnnotationPrefix) }
+		host := newHost(ctx, map[string]string{"example.com/a": "b"})
+		Expect(dryRun(ctx, asManager, host, func(h *bmov1alpha1.BareMetalHost) { h.Annotations[bootstrapv1.FirmwareRebootAnnotation] = "1/2" })).To(Succeed())
+		Expect(dryRun(ctx, asManager, host, request)).To(refused, "it is not provisioned")
+		before := host.DeepCopy()
+		host.Status.Provisioning.State = bmov1alpha1.StateProvisioned
+		Expect(k8sClient.Status().Patch(ctx, host, client.MergeFrom(before))).To(Succeed())
+		Expect(dryRun(ctx, asManager, host, request)).To(Succeed())
+		Expect(dryRun(ctx, asManager, host, setReboot(`{"mode":"hard"}`))).To(refused)
+		Expect(dryRun(ctx, asManager, host, func(h *bmov1alpha1.BareMetalHost) {
+			h.Annotations[bmov1alpha1.RebootAnnotationPrefix+"/poolboot"] = bootstrapv1.FirmwareRebootRequest
+		})).To(refused, "it keeps the host off")
+		patch := func(change func(*bmov1alpha1.BareMetalHost)) {
+			GinkgoHelper()
+			before := host.DeepCopy()
+			change(host)
+			Expect(k8sClient.Patch(ctx, host, client.MergeFrom(before))).To(Succeed())
+		}
+		patch(setReboot(""))
+		Expect(dryRun(ctx, asManager, host, withdraw)).To(refused, "the request of someone else")
+		Expect(dryRun(ctx, asManager, host, request)).To(refused)
+		patch(request)
+		Expect(dryRun(ctx, asManager, host, withdraw)).To(Succeed())
+		Expect(dryRun(ctx, asManager, host, setReboot(""))).To(refused)
 	})
 
 	It("is limited to setting and removing the user data of hosts with a pool annotation, with the Secret of the host's name", func(ctx SpecContext) {

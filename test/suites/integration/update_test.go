@@ -25,6 +25,7 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
@@ -60,18 +61,23 @@ func setReady(isReady bool) func(*corev1.Node) {
 	}
 }
 
-// agent behaves as the agent of a host until ctx is done: it adopts what it is told first, and updates with a drain and
-// a reboot to everything else.
-func agent(ctx context.Context, name string) {
-	report := func(state agentv1.State, revision string) func(*corev1.Node) {
-		return func(node *corev1.Node) {
-			node.Annotations[agentv1.ReportVersionAnnotation] = "1"
-			node.Annotations[agentv1.StateAnnotation], node.Annotations[agentv1.TargetAnnotation] = string(state), revision
-			if state == agentv1.Done {
-				node.Annotations[agentv1.CurrentAnnotation] = revision
-			}
+// report sets what the agent of a host reports.
+func report(state agentv1.State, revision string) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		node.Annotations[agentv1.ReportVersionAnnotation] = "1"
+		node.Annotations[agentv1.StateAnnotation], node.Annotations[agentv1.TargetAnnotation] = string(state), revision
+		switch state {
+		case agentv1.Done:
+			node.Annotations[agentv1.CurrentAnnotation] = revision
+		case agentv1.Draining:
+			node.Annotations[agentv1.EffectAnnotation] = revision + " " + string(update.EffectReboot)
 		}
 	}
+}
+
+// agent behaves as the agent of a host until ctx is done: it adopts what it is told first, and updates with a drain and
+// a reboot to everything else. It leaves the reboots by Metal3 to the test.
+func agent(ctx context.Context, name string) {
 	for ctx.Err() == nil {
 		node := &corev1.Node{}
 		if err := lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: name}, node); err == nil {
@@ -86,6 +92,7 @@ func agent(ctx context.Context, name string) {
 				_ = setNode(ctx, name, report(agentv1.Draining, desired))
 			case state == agentv1.Draining && is[agentv1.DrainedAnnotation] == desired:
 				_ = setNode(ctx, name, report(agentv1.Rebooting, desired))
+			case state == agentv1.Rebooting && is[agentv1.Metal3RebootsAnnotation] == desired:
 			case state == agentv1.Rebooting && util.IsNodeReady(node):
 				_ = setNode(ctx, name, setReady(false))
 			case state == agentv1.Rebooting:

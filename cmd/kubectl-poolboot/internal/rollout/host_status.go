@@ -83,7 +83,7 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 		}
 	}
 	h.IsInUpdate = config.Status.Update.Stage != "" || slices.Contains(
-		[]string{bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateVerifyingReason}, h.State)
+		[]string{bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateApplyingFirmwareReason, bootstrapv1.UpdateVerifyingReason}, h.State)
 	if began := config.Status.Update.StageTime; began != nil && h.IsInUpdate {
 		h.Since = began.Time
 		h.isDrainLate = h.State == bootstrapv1.UpdateDrainingReason && time.Since(began.Time) > time.Duration(p.Spec.Updates.DrainTimeout())*time.Second
