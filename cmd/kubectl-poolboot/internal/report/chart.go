@@ -90,7 +90,9 @@ func (p *page) addCharts(of *pool, pools int, now time.Time) {
 	bars := make([]row, min(len(changed), limit))
 	for i := range bars {
 		h := changed[i]
-		stage := max(slices.IndexFunc(updateStages, func(e entry) bool { return e.Name == h.State }), 0)
+		stage := max(slices.IndexFunc(updateStages, func(e entry) bool {
+			return e.Name == h.State || e.Name == bootstrapv1.UpdateRebootingReason && h.State == bootstrapv1.UpdateApplyingFirmwareReason
+		}), 0)
 		if h.Kind == failed {
 			stage = len(updateStages) - 1
 		}
