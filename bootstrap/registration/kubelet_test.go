@@ -18,7 +18,7 @@ var _ = Describe("The kubelet flags of a registration", func() {
 		in := infraInput()
 		in.Pool.Spec.Node.Taints = []nodev1.Taint{{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule}}
 		in.Config.Spec.Node.Labels = map[string]string{"example.com/rack": "r1", "topology.kubernetes.io/zone": "z1"}
-		in.MachineLabels = map[string]string{"node-restriction.kubernetes.io/tenant": "a"}
+		in.Machine.Labels = map[string]string{"node-restriction.kubernetes.io/tenant": "a"}
 		registration, err := registration.Register(*in)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(registration.KubeletArgs()).To(Equal([]string{

@@ -10,8 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
 // sourcedValue is a value and the fields that set it.
@@ -70,7 +68,7 @@ func (s sourcedValues) addTaints(source string, taints []corev1.Taint) error {
 		if problem := taintProblem(taint); problem != "" {
 			return &InvalidError{Source: source, Problem: fmt.Sprintf("taint %q: %s", taint.ToString(), problem)}
 		}
-		if err := s.set(fmt.Sprintf("%s:%s", taint.Key, taint.Effect), taint.Value, source); err != nil {
+		if err := s.set(taintID(taint), taint.Value, source); err != nil {
 			return err
 		}
 	}
@@ -93,16 +91,8 @@ func (s sourcedValues) taints() (taints []corev1.Taint, sources map[string][]str
 	return taints, sources
 }
 
-// AppliedTaints returns the value of the annotation poolboot.io/applied-taints for the taints that a pool
-// declares. It is empty if the pool declares none.
-func AppliedTaints(declared []corev1.Taint) string {
-	taints := make([]string, len(declared))
-	for i := range declared {
-		taints[i] = declared[i].ToString()
-	}
-	slices.Sort(taints)
-	return strings.Join(taints, ",")
-}
+// taintID returns the key and effect of a taint, as in Cluster API's annotation cluster.x-k8s.io/taints-from-machine.
+func taintID(taint corev1.Taint) string { return fmt.Sprintf("%s:%s", taint.Key, taint.Effect) }
 
 func taintProblem(taint corev1.Taint) string {
 	if problems := validation.IsQualifiedName(taint.Key); problems != nil {
@@ -126,52 +116,4 @@ func AddLabels(node *corev1.Node, labels map[string]string) {
 			metav1.SetMetaDataLabel(&node.ObjectMeta, key, value)
 		}
 	}
-}
-
-// AddTaints adds taints to a Node. It keeps a taint that has the same key and effect, whatever its value is.
-func AddTaints(node *corev1.Node, taints []corev1.Taint) {
-	for i := range taints {
-		if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taints[i]) }) {
-			node.Spec.Taints = append(node.Spec.Taints, taints[i])
-		}
-	}
-}
-
-// DeclareTaints adds the taints that the pool of a Node declares, each taint once, and lists them in the annotation
-// poolboot.io/applied-taints. A listed taint that the Node lacks was removed by a user, and is not added
-// again. A taint that is no longer declared leaves the list. If it is declared again, also by another pool to which the
-// Node moves, it is added again.
-func DeclareTaints(node *corev1.Node, declared []corev1.Taint) {
-	applied := strings.Split(node.Annotations[poolv1.NodeAppliedTaintsAnnotation], ",")
-	AddTaints(node, slices.DeleteFunc(slices.Clone(declared), func(t corev1.Taint) bool { return slices.Contains(applied, t.ToString()) }))
-	list := AppliedTaints(declared)
-	if list == "" {
-		delete(node.Annotations, poolv1.NodeAppliedTaintsAnnotation)
-		return
-	}
-	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeAppliedTaintsAnnotation, list)
-}
-
-// cloudProviderTaint is the taint that a kubelet with --cloud-provider=external adds when it creates its Node, without
-// a flag for it. The cloud controller manager removes it when it has initialized the Node. A kubelet does not add it to
-// a Node that exists.
-var cloudProviderTaint = corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}
-
-// initialTaints returns the taints that only a new Node gets, and adds their sources. A taint that the pool or the
-// PoolbootConfig declares is not among them.
-func initialTaints(in Sources, declared []corev1.Taint, sources map[string][]string) []corev1.Taint {
-	if in.CloudProviderSource == "" || slices.ContainsFunc(declared, isCloudProviderTaint) {
-		return nil
-	}
-	sources[cloudProviderTaint.ToString()] = []string{in.CloudProviderSource}
-	return []corev1.Taint{cloudProviderTaint}
-}
-
-func isCloudProviderTaint(taint corev1.Taint) bool { return taint.MatchTaint(&cloudProviderTaint) }
-
-// KubeletTaints returns the taints for the kubelet's flag --register-with-taints. The taint of cloud providers is not
-// among them, also if it is declared: a kubelet with --cloud-provider=external adds it, and the API server refuses a
-// Node that has a taint twice.
-func (r Registration) KubeletTaints() []corev1.Taint {
-	return slices.DeleteFunc(slices.Clone(r.Taints), isCloudProviderTaint)
 }

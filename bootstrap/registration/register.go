@@ -39,7 +39,7 @@ func Register(in Sources) (Registration, error) {
 	if err := checkPool(in, labels, labelSources); err != nil {
 		return Registration{}, err
 	}
-	taints, taintSources, err := nodeTaints(in)
+	taints, initial, taintSources, err := nodeTaints(in)
 	if err != nil {
 		return Registration{}, err
 	}
@@ -53,7 +53,7 @@ func Register(in Sources) (Registration, error) {
 	}
 	return Registration{
 		Name: in.NodeName, ProviderID: in.ProviderID, Labels: labels, Taints: taints, Annotations: annotations,
-		InitialTaints: initialTaints(in, taints, taintSources), LabelSources: labelSources, TaintSources: taintSources,
+		InitialTaints: initial, LabelSources: labelSources, TaintSources: taintSources,
 	}, nil
 }
 
@@ -92,7 +92,7 @@ func nodeLabels(in Sources) (map[string]string, map[string][]string, error) {
 		{poolName + " spec.node.labels", in.Pool.Spec.Node.Labels},
 		{poolName + " spec.poolRole", map[string]string{poolv1.NodePoolLabel: in.Pool.Spec.PoolRole}},
 		{"BareMetalHost metadata.uid", newUUIDLabel(in.HostUID)},
-		{"Machine metadata.labels", labels.GetManagedLabels(in.MachineLabels, in.SyncedLabels...)},
+		{"Machine metadata.labels", machineLabels(in)},
 		{fmt.Sprintf("PoolbootConfig %s spec.node.labels", klog.KObj(in.Config)), in.Config.Spec.Node.Labels},
 	} {
 		if err := merged.addLabels(from.source, from.labels); err != nil {
@@ -108,30 +108,18 @@ func nodeLabels(in Sources) (map[string]string, map[string][]string, error) {
 	return labels, sources, nil
 }
 
+func machineLabels(in Sources) map[string]string {
+	if in.Machine == nil {
+		return nil
+	}
+	return labels.GetManagedLabels(in.Machine.Labels, in.SyncedLabels...)
+}
+
 func newUUIDLabel(uid string) map[string]string {
 	if uid == "" {
 		return nil
 	}
 	return map[string]string{poolv1.NodeMetal3UUIDLabel: uid}
-}
-
-// nodeTaints merges the taints of all sources and Poolboot's own taints. It also returns the sources of each taint.
-func nodeTaints(in Sources) ([]corev1.Taint, map[string][]string, error) {
-	merged := sourcedValues{}
-	for _, from := range []struct {
-		source string
-		taints []corev1.Taint
-	}{
-		{"Poolboot", ownTaints(in.Config)},
-		{fmt.Sprintf("MachineConfigPool %s spec.node.taints", klog.KObj(&in.Pool)), nodev1.CoreTaints(in.Pool.Spec.Node.Taints)},
-		{fmt.Sprintf("PoolbootConfig %s spec.node.taints", klog.KObj(in.Config)), nodev1.CoreTaints(in.Config.Spec.Node.Taints)},
-	} {
-		if err := merged.addTaints(from.source, from.taints); err != nil {
-			return nil, nil, err
-		}
-	}
-	taints, sources := merged.taints()
-	return taints, sources, nil
 }
 
 // ownTaints returns the taints that keep Pods off a Node until Poolboot and Cluster API have prepared the Node. Without

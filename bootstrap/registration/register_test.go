@@ -9,6 +9,7 @@ import (
 	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
@@ -34,6 +35,7 @@ func infraInput() *registration.Sources {
 		ProviderID:     "metal3://metal/rack1-u12/infra-m3m",
 		HostUID:        hostUID,
 		Pool:           poolOf("infra"),
+		Machine:        &clusterv1.Machine{},
 		Config:         &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "infra-boot"}},
 		RenderedConfig: "rendered-edge-infra-0123456789abcdef0123456789abcdef",
 	}
@@ -97,7 +99,7 @@ var _ = Describe("The registration of a Node", func() {
 	It("has the labels of the pool, the Machine and the PoolbootConfig too", func() {
 		in.Pool.Spec.Node.Labels = map[string]string{"example.com/tier": "edge"}
 		in.Config.Spec.Node.Labels = map[string]string{"example.com/rack": "r1"}
-		in.MachineLabels = map[string]string{
+		in.Machine.Labels = map[string]string{
 			"node-role.kubernetes.io/infra":             "", // two sources can set the same value
 			"node-role.kubernetes.io/worker":            "",
 			"node-restriction.kubernetes.io/tenant":     "a",
@@ -219,7 +221,7 @@ var _ = Describe("The registration of a Node", func() {
 			`PoolbootConfig metal/infra-boot spec.node.labels ("core")`),
 		Entry("the Machine and the role of the pool",
 			func() {
-				in.MachineLabels = map[string]string{"poolboot.io/pool": "worker"}
+				in.Machine.Labels = map[string]string{"poolboot.io/pool": "worker"}
 				in.SyncedLabels = []*regexp.Regexp{regexp.MustCompile(`^poolboot\.io/`)}
 			},
 			"poolboot.io/pool",
@@ -275,7 +277,7 @@ var _ = Describe("The registration of a Node", func() {
 		Entry("a second custom pool matches too",
 			func() {
 				in.Pools = append(in.Pools, poolOf("gpu"))
-				in.MachineLabels = map[string]string{"node-role.kubernetes.io/gpu": ""}
+				in.Machine.Labels = map[string]string{"node-role.kubernetes.io/gpu": ""}
 			}, "gpu and infra"),
 		Entry("a custom pool selects a Node of the worker pool",
 			func() {
@@ -294,13 +296,13 @@ var _ = Describe("The registration of a Node", func() {
 				in.Pool, in.Pools, in.CPUArch = in.Pools[0], append(in.Pools, arm), "aarch64"
 			}, `the pool "arm" selects them`),
 		Entry("they are the labels of a control plane node",
-			func() { in.MachineLabels = map[string]string{"node-role.kubernetes.io/control-plane": ""} },
+			func() { in.Machine.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""} },
 			"they are those of a control plane node"),
 		Entry("the Machine has a label that the pool excludes",
 			func() {
 				in.Pool.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/infra": ""}, MatchExpressions: []metav1.LabelSelectorRequirement{
 					{Key: "node-role.kubernetes.io/worker", Operator: metav1.LabelSelectorOpDoesNotExist}}}
-				in.MachineLabels = map[string]string{"node-role.kubernetes.io/worker": ""}
+				in.Machine.Labels = map[string]string{"node-role.kubernetes.io/worker": ""}
 			}, "spec.nodeSelector.matchExpressions[0] of the pool requires node-role.kubernetes.io/worker DoesNotExist, and node-role.kubernetes.io/worker= comes from Machine metadata.labels"),
 		Entry("a derived label has a value that the pool excludes",
 			func() {

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -61,8 +62,9 @@ type Sources struct {
 	// Pools are all pools of the Machine's cluster, including Pool.
 	Pools []poolv1.MachineConfigPool
 
-	// MachineLabels are all labels of the Machine. The Node gets those that Cluster API synchronizes to Nodes.
-	MachineLabels map[string]string
+	// Machine owns the PoolbootConfig, or is nil. The Node gets the labels and taints that Cluster API synchronizes to
+	// Nodes.
+	Machine *clusterv1.Machine
 
 	// DerivedLabels are the labels from label rules.
 	DerivedLabels []DerivedLabel
@@ -112,11 +114,12 @@ type Registration struct {
 	// Labels are all labels, including those that a kubelet cannot set.
 	Labels map[string]string
 
-	// Taints are the taints that Poolboot, the pool and the PoolbootConfig declare, sorted by key and effect.
+	// Taints are the taints that Poolboot, the pool, the PoolbootConfig and the Machine declare, sorted by key and
+	// effect.
 	Taints []corev1.Taint
 
-	// InitialTaints are taints that only a new Node gets: its kubelet would add them without a flag if it created the
-	// Node, and a controller that is not Poolboot removes them.
+	// InitialTaints are taints that only a new Node gets: those of the Machine with the propagation OnInitialization,
+	// and that of cloud providers, which its kubelet would add without a flag.
 	InitialTaints []corev1.Taint
 
 	// Annotations contain the PoolbootConfig, the rendered config and the applied taints.

@@ -85,10 +85,6 @@ func (r *Phases) register(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
-	var machineLabels map[string]string
-	if s.Machine != nil {
-		machineLabels = s.Machine.Labels
-	}
 	cloudProviderSource, err := r.findCloudProvider(ctx, s)
 	if err != nil {
 		return err
@@ -104,7 +100,7 @@ func (r *Phases) register(ctx context.Context, s *state) error {
 		CPUArchSource:  archSource,
 		Pool:           s.pool,
 		Pools:          s.pools,
-		MachineLabels:  machineLabels,
+		Machine:        s.Machine,
 		DerivedLabels:  derived,
 		Config:         s.Config,
 		RenderedConfig: s.configuration,

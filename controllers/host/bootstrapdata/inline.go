@@ -41,7 +41,7 @@ func (r *Phases) inline(ctx context.Context, s *state) ([]byte, map[string]strin
 		Cluster:        workload.Identity(ctx, r.ClusterCache, s.Cluster),
 		Pool:           *p,
 		Pools:          s.pools,
-		MachineLabels:  s.Machine.Labels,
+		Machine:        s.Machine,
 		Config:         s.Config,
 		RenderedConfig: configuration,
 		SyncedLabels:   r.SyncedLabels,

@@ -206,6 +206,9 @@ func inPool(current *corev1.Node, role string, f facts) *decision {
 		d.hasJoined = true
 		d.condition = &metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue,
 			Reason: bootstrapv1.NodeReadyInPoolReason, Message: fmt.Sprintf("Node %s is Ready in pool %q%s", node.Name, role, machineLabelWarning(role, node.Labels, f))}
+		if warning := registration.MachineTaintWarning(f.machine, p, f.config); warning != "" {
+			d.condition.Message += "; " + warning
+		}
 	case record.HasJoined(f.config):
 		d.condition = notInPool(bootstrapv1.NodeNotReadyReason,
 			"Node %s is in pool %q and not Ready: check its conditions and the kubelet on its host", node.Name, role).condition

@@ -210,6 +210,7 @@ func (r *Updates) sourcesOf(ctx context.Context, h *host, in poolContext, cloudP
 		HostUID:        h.Config.Status.HostRef.UID,
 		Pool:           *in.pool,
 		Pools:          in.pools,
+		Machine:        h.Machine,
 		Config:         h.Config,
 		RenderedConfig: cmp.Or(h.Config.Status.Boot.ServedConfiguration.Name, in.pool.Status.Configuration.Name),
 		SyncedLabels:   r.SyncedLabels,
@@ -217,11 +218,8 @@ func (r *Updates) sourcesOf(ctx context.Context, h *host, in poolContext, cloudP
 		CloudProviderSource: cloudProviderSource,
 	}
 	if name := record.MachineName(h.Config); name != "" && h.Machine == nil {
-		return registration.Sources{}, fmt.Errorf("the Machine %s/%s does not exist, and it owns PoolbootConfig %s: the Node has labels of the Machine",
+		return registration.Sources{}, fmt.Errorf("the Machine %s/%s does not exist, and it owns PoolbootConfig %s: the Node has labels and taints of the Machine",
 			h.Config.Namespace, name, h.Config.Name)
-	}
-	if h.Machine != nil {
-		input.MachineLabels = h.Machine.Labels
 	}
 	for _, key := range slices.Sorted(maps.Keys(h.Config.Status.DerivedNodeLabels)) {
 		input.DerivedLabels = append(input.DerivedLabels, registration.DerivedLabel{

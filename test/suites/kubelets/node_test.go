@@ -33,16 +33,25 @@ const (
 )
 
 var (
-	poolTaint  = corev1.Taint{Key: "example.com/infra", Value: "reserved", Effect: corev1.TaintEffectPreferNoSchedule}
-	cloudTaint = corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}
+	poolTaint = corev1.Taint{Key: "example.com/infra", Value: "reserved", Effect: corev1.TaintEffectPreferNoSchedule}
+	// Taints of the Machine.
+	alwaysTaint  = corev1.Taint{Key: "example.com/dedicated", Value: "db", Effect: corev1.TaintEffectPreferNoSchedule}
+	initialTaint = corev1.Taint{Key: "example.com/burn-in", Effect: corev1.TaintEffectPreferNoSchedule}
+	cloudTaint   = corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}
 )
 
 var _ = Describe("A Node", func() {
 	var (
 		t      *tenant.Tenant
 		config *bootstrapv1.PoolbootConfig
+
+		history *site.NodeHistory
 	)
 
+	machineTaints := []clusterv1.MachineTaint{
+		{Key: alwaysTaint.Key, Value: alwaysTaint.Value, Effect: alwaysTaint.Effect, Propagation: clusterv1.MachineTaintPropagationAlways},
+		{Key: initialTaint.Key, Effect: initialTaint.Effect, Propagation: clusterv1.MachineTaintPropagationOnInitialization},
+	}
 	expectAll := func(deploy func(context.Context), permanent ...corev1.Taint) {
 		BeforeAll(func(ctx SpecContext) {
 			t = tenant.New(ctx, lab, 1, func(p *poolv1.MachineConfigPool) {
@@ -54,7 +63,8 @@ var _ = Describe("A Node", func() {
 		})
 
 		It("is adopted with its UID, labels, taints, annotations and providerID", func(ctx SpecContext) {
-			history, err := site.RecordNodes(ctx, lab.WorkloadClient)
+			var err error
+			history, err = site.RecordNodes(context.Background(), lab.WorkloadClient)
 			Expect(err).NotTo(HaveOccurred())
 			deploy(ctx)
 			config = t.Config(ctx, "infra")
@@ -83,7 +93,7 @@ var _ = Describe("A Node", func() {
 			after := waitForRegistered(ctx, t, config)
 			Expect(after.UID).To(Equal(before.UID))
 			Expect(after.Labels).To(Equal(before.Labels))
-			Expect(withoutTimes(after.Spec.Taints)).To(ConsistOf(poolTaint))
+			Expect(withoutTimes(after.Spec.Taints)).To(ConsistOf(poolTaint, alwaysTaint))
 			Expect(after.Spec.ProviderID).To(Equal(before.Spec.ProviderID))
 			Expect(after.Annotations).To(Equal(before.Annotations))
 		})
@@ -95,6 +105,8 @@ var _ = Describe("A Node", func() {
 			restart(ctx, t, config, nil)
 			after := waitForRegistered(ctx, t, config)
 			Expect(after.UID).NotTo(Equal(before.UID))
+			recreated := slices.DeleteFunc(history.Of(after.Name), func(v site.NodeVersion) bool { return v.Node.UID != after.UID })
+			Expect(withoutTimes(recreated[0].Node.Spec.Taints)).To(ContainElements(permanent), "from its first version")
 			Expect(after.Spec.ProviderID).To(Equal(before.Spec.ProviderID))
 			expectInPool(after)
 			Expect(after.Annotations).To(HaveKeyWithValue(attachDetachAnnotation, "true"))
@@ -104,8 +116,8 @@ var _ = Describe("A Node", func() {
 
 	Context("of a host that joins with its kubelet", Ordered, func() {
 		expectAll(func(ctx context.Context) {
-			t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: map[string]string{infraRole: ""}, Config: setRack})
-		}, poolTaint)
+			t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: map[string]string{infraRole: ""}, Taints: machineTaints, Config: setRack})
+		}, poolTaint, alwaysTaint, initialTaint)
 	})
 
 	Context("of a host that joins with kubeadm and has an external cloud provider", Ordered, func() {
@@ -121,12 +133,12 @@ var _ = Describe("A Node", func() {
 				}
 				return strings.Join(sources, ","), err
 			}).Should(ContainSubstring("60-cloud"))
-			t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: map[string]string{infraRole: ""}, Image: site.KubeadmImageURL,
+			t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: map[string]string{infraRole: ""}, Taints: machineTaints, Image: site.KubeadmImageURL,
 				Config: func(spec *bootstrapv1.BootSpec) {
 					setRack(spec)
 					spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubeadm, Kubeadm: bootstrapv1.KubeadmJoin{IgnorePreflightErrors: []string{"SystemVerification"}}}
 				}})
-		}, poolTaint, cloudTaint)
+		}, poolTaint, cloudTaint, alwaysTaint, initialTaint)
 	})
 })
 
@@ -169,11 +181,12 @@ func waitForRegistered(ctx context.Context, t *tenant.Tenant, config *bootstrapv
 	return node
 }
 
-// initialize removes the taint of external cloud providers, as a cloud controller manager does.
+// initialize removes the taint of external cloud providers, as a cloud controller manager does, and the taint of the
+// Machine with OnInitialization, as a user does.
 func initialize(ctx context.Context, node *corev1.Node) {
 	GinkgoHelper()
 	before := node.DeepCopy()
-	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.MatchTaint(&cloudTaint) })
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.MatchTaint(&cloudTaint) || taint.MatchTaint(&initialTaint) })
 	Expect(lab.WorkloadClient.Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
 }
 

@@ -47,7 +47,8 @@ type Core struct {
 // MachineHealthCheck) and waits until it reconciles and the API server calls its webhooks. It requires Install.
 func Start(ctx context.Context, cfg *rest.Config, options Options) (*Core, error) {
 	// Without rate limits, which only delay tests.
-	if err := feature.MutableGates.Set(string(feature.ReconcilerRateLimiting) + "=false"); err != nil {
+	gates := map[string]bool{string(feature.ReconcilerRateLimiting): false, string(feature.MachineTaintPropagation): true}
+	if err := feature.MutableGates.SetFromMap(gates); err != nil {
 		return nil, err
 	}
 	ca, err := loopback.NewCA("cluster-api-webhooks")

@@ -28,6 +28,8 @@ type Deployment struct {
 	Replicas int32
 	// Labels are the labels of its Machines.
 	Labels map[string]string
+	// Taints are the taints of its Machines.
+	Taints []clusterv1.MachineTaint
 	// Image is the URL of the servers' image. Default: site.KubeletImageURL.
 	Image string
 	// DiskFormat is the format of the image. Default: the provider's default.
@@ -67,7 +69,7 @@ func (t *Tenant) Deploy(ctx context.Context, d Deployment) *clusterv1.MachineDep
 			Template: clusterv1.MachineTemplateSpec{
 				ObjectMeta: clusterv1.ObjectMeta{Labels: labels},
 				Spec: clusterv1.MachineSpec{
-					ClusterName: t.Namespace, Version: "v1.36.3",
+					ClusterName: t.Namespace, Version: "v1.36.3", Taints: d.Taints,
 					Bootstrap: clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{
 						APIGroup: kind.Group, Kind: kind.Kind, Name: d.Name}},
 					InfrastructureRef: clusterv1.ContractVersionedObjectReference{

@@ -120,6 +120,20 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(r.Out).To(MatchRegexp(`example.com/tier=infra +Differs: "gold" +MachineConfigPool edge/infra spec.node.labels`))
 	})
 
+	It("print the taints of the Machine, those that replace taints of the pool, and those that Cluster API does not keep", func() {
+		machine.Spec.Taints = []clusterv1.MachineTaint{
+			{Key: "example.com/infra", Value: "db", Effect: corev1.TaintEffectNoSchedule, Propagation: clusterv1.MachineTaintPropagationAlways},
+			{Key: "example.com/burn-in", Effect: corev1.TaintEffectNoSchedule, Propagation: clusterv1.MachineTaintPropagationOnInitialization},
+		}
+		node.Spec.Taints = []corev1.Taint{{Key: "example.com/burn-in", Effect: corev1.TaintEffectNoSchedule}}
+		answer, _ := asked(true, "machine", "infra-x7k2m", "-o", "json")
+		Expect(answer.Todo).To(ConsistOf(
+			HavePrefix("start Cluster API with --feature-gates=MachineTaintPropagation=true, or read its log: the Node does not have the taint example.com/infra=db:NoSchedule"),
+			HavePrefix("the taint example.com/infra=db:NoSchedule of Machine edge/infra-x7k2m spec.taints replaces example.com/infra:NoSchedule of MachineConfigPool edge/infra spec.node.taints"),
+		))
+		Expect(answer.Taints).To(ContainElement(nodeProperty{Text: "example.com/burn-in:NoSchedule", From: []string{"Machine spec.taints"}, State: StatePresent}))
+	})
+
 	DescribeTable("print the configs of the host and its pool, and what to do when they differ",
 		func(runs string, code int, todo ...string) {
 			config.Status.Boot.ServedConfiguration.Name = runs

@@ -101,12 +101,17 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 	for _, unit := range rollout.ReportOf(s.node).FailingUnits {
 		b.addTask(unit.String())
 	}
-	registration, err := s.register(b.Pool, synced)
+	registered, err := s.register(b.Pool, synced)
 	if err != nil {
 		b.addTask(err.Error())
 	} else {
-		b.compare(s, registration)
-		b.compareRules(s, registration)
+		b.compare(s, registered)
+		if of, err := pool.OfRole(s.pools, b.Pool); err == nil {
+			if warning := registration.MachineTaintWarning(s.machine, of, s.config); warning != "" {
+				b.addTask(warning)
+			}
+		}
+		b.compareRules(s, registered)
 	}
 	return b
 }
@@ -227,6 +232,10 @@ func (b *bootReport) compareTaints(s *subject, node *corev1.Node, expected *regi
 			shown.State = ""
 		case at < 0 && passing:
 			shown.State = StateRemoved
+		case slices.Contains(shown.From, registration.MachineTaintsSource) && (at < 0 || node.Spec.Taints[at].Value != taint.Value):
+			shown.State = StateMissing
+			b.addTask(fmt.Sprintf("start Cluster API with --feature-gates=MachineTaintPropagation=true, or read its log: the Node does not have the taint %s of %s",
+				shown.Text, registration.MachineTaintsSource))
 		case at < 0:
 			shown.State = StateMissing
 			b.addTask(fmt.Sprintf("kubectl taint node %s %s: it was removed, and Poolboot does not add it again", node.Name, shown.Text))
@@ -241,7 +250,8 @@ func (b *bootReport) compareTaints(s *subject, node *corev1.Node, expected *regi
 	for i := range node.Spec.Taints {
 		taint := &node.Spec.Taints[i]
 		if !slices.ContainsFunc(expected.Taints, func(t corev1.Taint) bool { return t.MatchTaint(taint) }) {
-			b.Taints = append(b.Taints, nodeProperty{Text: taint.ToString(), From: []string{taintOwner(taint.Key)}, State: StatePresent})
+			from := cmp.Or(strings.Join(expected.TaintSources[taint.ToString()], " and "), taintOwner(taint.Key))
+			b.Taints = append(b.Taints, nodeProperty{Text: taint.ToString(), From: []string{from}, State: StatePresent})
 		}
 	}
 }

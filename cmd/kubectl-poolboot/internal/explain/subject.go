@@ -75,13 +75,6 @@ func (s *subject) nodeName() string {
 	return registration.Name(naming)
 }
 
-func (s *subject) machineLabels() map[string]string {
-	if s.machine == nil {
-		return nil
-	}
-	return s.machine.Labels
-}
-
 // membership is the pool of a Node or a Machine.
 type membership struct {
 	// Pool is the role of the pool; empty without one.
@@ -158,7 +151,7 @@ func (s *subject) register(role string, synced []*regexp.Regexp) (*registration.
 	if err != nil {
 		return nil, err
 	}
-	in := registration.Sources{NodeName: s.nodeName(), Pool: *of, Pools: s.pools, MachineLabels: s.machineLabels(), Config: s.config, SyncedLabels: synced}
+	in := registration.Sources{NodeName: s.nodeName(), Pool: *of, Pools: s.pools, Machine: s.machine, Config: s.config, SyncedLabels: synced}
 	if s.clusterObject != nil {
 		in.Cluster = access.ClusterOf(s.clusterObject)
 	}
