@@ -238,11 +238,17 @@ func (a *Agent) commit() (time.Duration, error) {
 	if err := a.Files.Confirm(); err != nil {
 		return now, err
 	}
-	target := a.journal.Target
-	if err := a.store.keep(append(a.journal.keptRevisions(), target)...); err != nil {
+	target, disks := a.journal.Target, ""
+	if t, err := a.load(target); err != nil || len(t.outdated) > 0 {
+		disks = a.journal.disks()
+	}
+	if err := a.store.keep(append(a.journal.keptRevisions(), disks, target)...); err != nil {
 		return now, err
 	}
 	a.current, a.units.seen, a.retriedAt = nil, nil, 0
 	a.checkSoon()
-	return a.enter(idle, func(j *journal) { *j = j.settled(target) })
+	return a.enter(idle, func(j *journal) {
+		*j = j.settled(target)
+		j.Disks = disks
+	})
 }

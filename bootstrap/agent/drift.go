@@ -30,7 +30,9 @@ type current struct {
 	// paths are those of the configuration.
 	paths     map[string]bool
 	arguments []string
-	os        update.OperatingSystem
+	// outdated are the disks that the host has otherwise, and what depends on them, for people.
+	outdated string
+	os       update.OperatingSystem
 	// isOSKnown is set once osDrift is known. The running operating system is another one only after a reboot.
 	isOSKnown bool
 	osDrift   []update.Drift
@@ -73,6 +75,11 @@ func (a *Agent) loadCurrent(ctx context.Context) error {
 			c.enablement[unit.Name] = enablementOf(unit)
 		}
 	}
+	texts := make([]string, len(t.outdated))
+	for i, item := range t.outdated {
+		texts[i] = item.String()
+	}
+	c.outdated = shorten(strings.Join(texts, "\n"), agentv1.MaxReason)
 	a.current, a.isDue = c, true
 	a.lookAtUnits(ctx) // the end of an update is reported with the units that fail since
 	return nil

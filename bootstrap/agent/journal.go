@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -58,6 +59,9 @@ type journal struct {
 	Current string `json:"current,omitempty"`
 	// Target is the revision of the update in progress, or of what is adopted.
 	Target string `json:"target,omitempty"`
+	// Disks is the revision of the last configuration that the host has with the disks of it. If it is empty, that is
+	// Current.
+	Disks string `json:"disks,omitempty"`
 	// Drift is what differed from the current configuration before the update in progress, if it overwrites that.
 	Drift []update.Drift `json:"drift,omitempty"`
 	// Found is what Executors.Check found before the update in progress: the update did not cause it.
@@ -104,8 +108,11 @@ type journal struct {
 
 // settled returns the journal of a host that has a configuration, and no update in progress.
 func (j *journal) settled(current string) journal {
-	return journal{Phase: idle, Current: current, LeftOver: j.LeftOver, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram}
+	return journal{Phase: idle, Current: current, Disks: j.Disks, LeftOver: j.LeftOver, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram}
 }
+
+// disks returns the revision of the configuration whose disks the host has, "" before the first one was adopted.
+func (j *journal) disks() string { return cmp.Or(j.Disks, j.Current) }
 
 // failure is something that failed, by its revision or hash, and why.
 type failure struct {

@@ -105,7 +105,9 @@ func newRepair(t *target, drift []update.Drift, can update.Capabilities) *hostUp
 // disruptive returns a function that reports whether a change of a path of the configuration needs a drain or a reboot.
 func disruptive(t *target) func(name string) bool {
 	entries := map[update.Item]bool{}
-	all := update.New(update.Config{}, t.config, t.Policy, update.AllCapabilities)
+	policy := t.Policy
+	policy.KeepsDisks = false // every entry of the configuration counts
+	all := update.New(update.Config{}, t.config, policy, update.AllCapabilities)
 	for _, change := range all.Changes {
 		if change.Kind != update.KindUnit {
 			change.Name = path.Clean(change.Name)

@@ -80,7 +80,7 @@ func (a *Agent) annotations() map[string]string {
 		annotations[agentv1.EffectAnnotation] = a.report.effect
 	}
 	if a.current != nil {
-		annotations[agentv1.DriftAnnotation] = a.report.drift
+		annotations[agentv1.DriftAnnotation], annotations[agentv1.OutdatedDisksAnnotation] = a.report.drift, a.current.outdated
 	}
 	if a.units.isKnown {
 		annotations[agentv1.FailingUnitsAnnotation] = a.units.report

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -25,11 +26,13 @@ import (
 type target struct {
 	assignment.Assignment
 	revision string
-	// config is the rendered config with the machine's own part.
-	config update.Config
+	// config is the rendered config with the machine's own part. If the assignment says so, it has the disks of the
+	// host instead of its own, and outdated is what the host does not get because of that.
+	config   update.Config
+	outdated []update.Item
 }
 
-// newTarget returns the target of an assignment. Its rendered config was verified.
+// newTarget returns the target of an assignment with its own disks. Its rendered config was verified.
 func newTarget(revision string, a assignment.Assignment, rendered []byte) (*target, error) {
 	_, config, err := update.ParseServed(rendered)
 	if err != nil {
@@ -49,11 +52,33 @@ func newTarget(revision string, a assignment.Assignment, rendered []byte) (*targ
 
 // load returns a stored target.
 func (a *Agent) load(revision string) (*target, error) {
+	t, err := a.loadWithItsDisks(revision)
+	if err != nil {
+		return nil, err
+	}
+	return t, a.keepDisks(t)
+}
+
+func (a *Agent) loadWithItsDisks(revision string) (*target, error) {
 	stored, rendered, err := a.store.get(revision)
 	if err != nil {
 		return nil, err
 	}
 	return newTarget(revision, stored, rendered)
+}
+
+// keepDisks replaces the disks of a target by those of the host, if its assignment says so.
+func (a *Agent) keepDisks(t *target) error {
+	installed := a.journal.disks()
+	if !t.Policy.KeepsDisks || installed == "" || installed == t.revision {
+		return nil
+	}
+	host, err := a.loadWithItsDisks(installed)
+	if err != nil {
+		return fmt.Errorf("the configuration with the disks of this host: %w: %s", err, durable.StartOver)
+	}
+	t.config, t.outdated = t.config.KeepDisks(host.config)
+	return nil
 }
 
 // fetch returns the target of a revision, and stores it if it was not stored yet.
@@ -95,7 +120,10 @@ func (a *Agent) fetchTarget(ctx context.Context, revision string, document []byt
 	if err != nil {
 		return nil, err
 	}
-	if err := a.store.keep(append(a.journal.keptRevisions(), a.journal.Current, a.journal.Target)...); err != nil { // what was accepted and replaced
+	if err := a.store.keep(append(a.journal.keptRevisions(), a.journal.disks(), a.journal.Current, a.journal.Target)...); err != nil { // what was accepted and replaced
+		return nil, err
+	}
+	if err := a.keepDisks(t); err != nil {
 		return nil, err
 	}
 	return t, a.store.put(revision, document, rendered)

@@ -30,11 +30,7 @@ var aliasTypes = []string{".service", ".socket", ".target", ".device", ".timer",
 // InstallValues returns the values of a setting of the section Install in the file and the drop-ins of a unit, without
 // those that systemd refuses.
 func InstallValues(unit types.Unit, setting string) (values []string) {
-	contents := []*string{unit.Contents}
-	for _, dropin := range unit.Dropins {
-		contents = append(contents, dropin.Contents)
-	}
-	for _, text := range contents {
+	for _, text := range contentsOf(unit) {
 		if !hasInstall(ptr.Deref(text, "")) {
 			continue
 		}
@@ -50,6 +46,27 @@ func InstallValues(unit types.Unit, setting string) (values []string) {
 		}
 	}
 	return values
+}
+
+// contentsOf returns the contents of the file and the drop-ins of a unit. They can be nil.
+func contentsOf(unit types.Unit) []*string {
+	contents := []*string{unit.Contents}
+	for _, dropin := range unit.Dropins {
+		contents = append(contents, dropin.Contents)
+	}
+	return contents
+}
+
+// MountSources returns what a mount or swap unit names as the source of its file system, in its file and drop-ins.
+func MountSources(unit types.Unit) (sources []string) {
+	for _, text := range contentsOf(unit) {
+		for _, d := range directivesOf(ptr.Deref(text, "")) {
+			if d.name == "What" && (d.section == "Mount" || d.section == "Swap") {
+				sources = append(sources, strings.Trim(d.value, `"'`))
+			}
+		}
+	}
+	return sources
 }
 
 // hasInstall reports whether contents can have a section Install.

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"maps"
 	"path"
 	"regexp"
@@ -18,9 +19,11 @@ import (
 // there is none.
 func UpdatePolicyOf(p, worker *poolv1.MachineConfigPool) update.Policy {
 	if worker == nil {
-		return NewUpdatePolicy(p.Spec.Updates.DisruptionPolicy)
+		worker = p
 	}
-	return NewUpdatePolicy(worker.Spec.Updates.DisruptionPolicy, p.Spec.Updates.DisruptionPolicy)
+	policy := NewUpdatePolicy(worker.Spec.Updates.DisruptionPolicy, p.Spec.Updates.DisruptionPolicy)
+	policy.KeepsDisks = cmp.Or(p.Spec.Updates.DiskPolicy, worker.Spec.Updates.DiskPolicy) == poolv1.DiskNewHostsOnly
+	return policy
 }
 
 // NewUpdatePolicy returns the defaults with policies over them. A later policy for the same path or unit, or for SSH

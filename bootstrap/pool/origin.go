@@ -61,8 +61,8 @@ type Origin struct {
 // maxDescribed is how many origins a message names.
 const maxDescribed = 3
 
-// DescribeOrigins says where the files and units come from that a text of an agent names, such as the reason why an
-// update failed. It returns "" if it names none.
+// DescribeOrigins says where the files, units, disks and file systems come from that a text of an agent names, such as
+// the reason why an update failed. It returns "" if it names none.
 func DescribeOrigins(origins []Origin, text string) string {
 	words := map[string]bool{}
 	for word := range strings.FieldsFuncSeq(text, func(c rune) bool { return unicode.IsSpace(c) || strings.ContainsRune("\"',;()", c) }) {
@@ -73,7 +73,7 @@ func DescribeOrigins(origins []Origin, text string) string {
 	for _, o := range origins {
 		unit, _, _ := strings.Cut(o.Name, ".d/")
 		isNamed := words[o.Name] || o.Kind == KindDropin && words[unit]
-		if !isNamed || !slices.Contains([]Kind{KindFile, KindDirectory, KindLink, KindUnit, KindDropin}, o.Kind) {
+		if !isNamed || !slices.Contains([]Kind{KindFile, KindDirectory, KindLink, KindUnit, KindDropin, KindDisk, KindFilesystem}, o.Kind) {
 			continue
 		}
 		from := "MachineConfig " + o.MachineConfig

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
@@ -33,6 +34,8 @@ type Report struct {
 	Effect update.Effect
 	// Reason and Drift are for people. They have no control characters and at most agentv1.MaxReason bytes.
 	Reason, Drift string
+	// OutdatedDisks are what of the configuration the host does not have because it keeps its disks.
+	OutdatedDisks []string
 	// Unsupported are the kinds of changes for which the host has no program.
 	Unsupported []string
 	// Silence is why the agent does not run while the kubelet does, or "". An agent that does not say whether it runs,
@@ -79,6 +82,11 @@ func ReportOf(node *corev1.Node) Report {
 		FailingUnits: failingUnitsOf(node.Annotations[agentv1.FailingUnitsAnnotation]),
 	}
 	r.IsUndoing = r.Target != "" && revision(agentv1.UndoingAnnotation) == r.Target
+	for line := range strings.Lines(node.Annotations[agentv1.OutdatedDisksAnnotation]) {
+		if item := Clean(line, bootstrapv1.MaxOutdatedDisk); item != "" && len(r.OutdatedDisks) < bootstrapv1.MaxOutdatedDisks {
+			r.OutdatedDisks = append(r.OutdatedDisks, item)
+		}
+	}
 	r.Silence = r.silenceOf(node)
 	about, effect, _ := strings.Cut(node.Annotations[agentv1.EffectAnnotation], " ")
 	if r.Target != "" && about == r.Target && slices.Contains(effects, update.Effect(effect)) {

@@ -48,28 +48,19 @@ func findObstacles(before, after Config, onHost differing) (obstacles []Obstacle
 		obstacles = append(obstacles, Obstacle{Item{Kind: KindIgnitionKernelArguments}, onlyWhenInstalled,
 			"use spec.kernelArguments of the MachineConfig instead, or replace the Machine"})
 	}
+	for _, item := range diskDifferences(from.Storage, to.Storage) {
+		why, remedy := onlyWhenInstalled, "entry"
+		if item.Name == "" {
+			why, remedy = "the order of the entries changes, and a host applies it only when it is installed", "order"
+		}
+		obstacles = append(obstacles, Obstacle{item, why, "replace the Machine, restore the " + remedy + ", or set spec.updates.diskPolicy to NewHostsOnly"})
+	}
 	return slices.Concat(obstacles,
-		findDiskObstacles(KindDisk, from.Storage.Disks, to.Storage.Disks),
-		findDiskObstacles(KindRAID, from.Storage.Raid, to.Storage.Raid),
-		findDiskObstacles(KindLUKS, from.Storage.Luks, to.Storage.Luks),
-		findDiskObstacles(KindFilesystem, from.Storage.Filesystems, to.Storage.Filesystems),
 		refuseEach(KindFile, changed(from.Storage.Files, to.Storage.Files, onHost), refuseFile),
 		refuseEach(KindDirectory, changed(from.Storage.Directories, to.Storage.Directories, onHost), refuseDirectory),
 		refuseEach(KindUser, changed(from.Passwd.Users, to.Passwd.Users, nil), refuseUser),
 		refuseEach(KindGroup, changed(from.Passwd.Groups, to.Passwd.Groups, nil), refuseGroup),
 	)
-}
-
-// findDiskObstacles returns the entries that differ in a list about disks. The order of the list is part of it.
-func findDiskObstacles[T keyed](kind Kind, before, after []T) (obstacles []Obstacle) {
-	for old, now := range changed(before, after, nil) {
-		obstacles = append(obstacles, Obstacle{Item{kind, keyOf(old, now)}, onlyWhenInstalled, replaceMachine})
-	}
-	if len(obstacles) == 0 && !slices.EqualFunc(before, after, ignition.Equal) {
-		obstacles = append(obstacles, Obstacle{Item{Kind: kind}, "the order of the entries changes, and a host applies it only when it is installed",
-			"replace the Machine, or restore the order"})
-	}
-	return obstacles
 }
 
 // refuseEach returns an obstacle for each entry that differs and for which refuse has a reason.

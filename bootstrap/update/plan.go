@@ -9,6 +9,8 @@ type Plan struct {
 	// Obstacles are what makes the update impossible. If there are any, the plan has no operations and no actions, and
 	// nothing is changed on the host.
 	Obstacles []Obstacle
+	// Outdated are what the host does not get, because it keeps its disks.
+	Outdated []Item
 	// Operations change the host, in this order. Another order of units is no change, but can change the order of their
 	// presets.
 	Operations []Operation
@@ -21,11 +23,15 @@ type Plan struct {
 // New returns the plan for a host with these capabilities. What drifted on the host from the configuration before
 // changes also if it is the same in both configurations.
 func New(before, after Config, policy Policy, can Capabilities, drift ...Drift) Plan {
+	var outdated []Item
+	if policy.KeepsDisks {
+		after, outdated = after.KeepDisks(before)
+	}
 	before = before.AsFound(drift)
 	paths := pathsOf(drift)
 	onHost := newDiffering(paths)
 	before.Ignition.Systemd.Units = onHost.units(before.Ignition.Systemd.Units)
-	plan := Plan{Changes: findChanges(before, after, policy, onHost)}
+	plan := Plan{Changes: findChanges(before, after, policy, onHost), Outdated: outdated}
 	plan.Obstacles = append(findObstacles(before, after, onHost), missingTools(plan.Changes, can)...)
 	if plan.IsPossible() {
 		plan.Operations = Operations(before, after, paths...)

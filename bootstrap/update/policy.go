@@ -15,6 +15,8 @@ type Policy struct {
 	Units map[string]Rule `json:"units"`
 	// SSHKeys is the rule for SSH keys and password hashes of users.
 	SSHKeys Rule `json:"sshKeys"`
+	// KeepsDisks means that other disks than those of the host are no obstacle: it keeps its own.
+	KeepsDisks bool `json:"keepsDisks,omitempty"`
 }
 
 // Rule has the actions after a change.

@@ -49,6 +49,8 @@ type machineState struct {
 	unitsFail bool
 	// agentless is true if the running host has no agent.
 	agentless bool
+	// outdatedDisks is true if the running host keeps other disks than those of its configuration.
+	outdatedDisks bool
 	// free is true for a BareMetalHost without a Machine that has its user data and no image yet.
 	free bool
 }
@@ -73,6 +75,7 @@ func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 	state.silent = updated != nil && slices.Contains(noAnswer, updated.Reason)
 	state.unitsFail = updated != nil && updated.Reason == bootstrapv1.UnitsFailingReason
 	state.agentless = state.joined && updated != nil && updated.Reason == bootstrapv1.NoAgentReason
+	state.outdatedDisks = state.joined && len(c.Status.Update.OutdatedDisks) > 0
 	state.free = !state.joined && state.problem == "" && isFree(c)
 	return state
 }
@@ -93,7 +96,7 @@ type runs struct {
 
 // counts is the state of the pool's hosts, by their names in messages.
 type counts struct {
-	total, updated, ready, agentless int32
+	total, updated, ready, agentless, outdatedDisks int32
 	// joined are the hosts that rollouts count. notReplaced are those that are missing to the capacity of the pool.
 	joined, notReplaced int32
 	// names are those of the PoolbootConfigs of the joined hosts.
@@ -140,6 +143,9 @@ func (s *scope) countMachines() (n counts) {
 		}
 		if state.agentless {
 			n.agentless++
+		}
+		if state.outdatedDisks {
+			n.outdatedDisks++
 		}
 		isFailing := false
 		isCurrent := pool.HasSameContent(state.configuration, target)
@@ -224,6 +230,16 @@ func (n counts) agentlessMessage() string {
 		return ""
 	}
 	return fmt.Sprintf("; %d of them run no agent, and keep the configuration with which they booted", n.agentless)
+}
+
+// disksMessage describes the hosts that keep other disks than those of their configuration. It returns "" if there are
+// none.
+func (n counts) disksMessage() string {
+	if n.outdatedDisks == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d of them keep the disks with which they were installed, and get those of the configuration when they are installed again: see %s",
+		n.outdatedDisks, outlook.Renewing)
 }
 
 func (n counts) unavailable() int { return len(n.booting) + len(n.notInPool) }

@@ -77,6 +77,22 @@ var _ = Describe("The prediction of a pool", func() {
 			HavePrefix("m02"), HavePrefix("m03"), HavePrefix("m04"), HavePrefix("m05"), HavePrefix("m06"), HavePrefix("m07"), HavePrefix("m08"), HavePrefix("m09"))))
 	})
 
+	It("counts no host as one that must be replaced if running hosts keep their disks, also by the policy of worker", func() {
+		runs("m1", first)
+		set := func(name string, policy poolv1.DiskPolicy) {
+			GinkgoHelper()
+			p := s.pool(name)
+			p.Generation++
+			p.Spec.Updates.DiskPolicy = policy
+			Expect(s.Update(ctx(), p)).To(Succeed())
+		}
+		set("worker", poolv1.DiskNewHostsOnly)
+		p := change(disk)
+		Expect(p.Status.Prediction).To(And(HaveField("Replace", HaveValue(BeZero())), HaveField("Reboot", HaveValue(BeEquivalentTo(1)))), "a file is removed")
+		set("infra", poolv1.DiskRefuse)
+		Expect(s.reconcile("infra").Status.Prediction.Replace).To(HaveValue(BeEquivalentTo(1)))
+	})
+
 	It("counts a host without a program for the change as one that must be replaced, and no other", func() {
 		runs("m1", first)
 		runs("m2", first)

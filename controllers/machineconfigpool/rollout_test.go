@@ -222,6 +222,21 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllHostsUpdatedReason, "; 1 of them run no agent"))
 	})
 
+	It("counts the hosts that keep other disks, which are updated", func() {
+		becomes("m1", bootstrapv1.UpdateDoneReason)
+		p := becomes("m2", bootstrapv1.UpdateDoneReason)
+		Expect(p.Status.OutdatedDisksHostCount).To(HaveValue(BeZero()))
+		c := &bootstrapv1.PoolbootConfig{}
+		Expect(s.Get(ctx(), client.ObjectKey{Namespace: p.Namespace, Name: "m1"}, c)).To(Succeed())
+		c.Status.Update.OutdatedDisks = []string{"disk /dev/sdb"}
+		Expect(s.Status().Update(ctx(), c)).To(Succeed())
+		p = s.reconcile("infra")
+		Expect(p.Status.OutdatedDisksHostCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p.Status.UpdatedHostCount).To(HaveValue(BeEquivalentTo(2)))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllHostsUpdatedReason,
+			"; 1 of them keep the disks with which they were installed, and get those of the configuration when they are installed again: see docs/pools.md#renewing-machines"))
+	})
+
 	It("has not stopped while the limit leaves room for another host", func() {
 		p := s.pool("infra")
 		two := intstr.FromInt32(2)

@@ -32,7 +32,7 @@ func (s *scope) setStatus() {
 	status.HostCount, status.UpdatedHostCount, status.ReadyHostCount = &n.total, &n.updated, &n.ready
 	status.UnavailableHostCount = ptr.To(int32(n.unavailable()))
 	status.DegradedHostCount = ptr.To(int32(len(n.degraded)))
-	status.AgentlessHostCount = &n.agentless
+	status.AgentlessHostCount, status.OutdatedDisksHostCount = &n.agentless, &n.outdatedDisks
 	s.setRollout(n, metav1.Now())
 	s.setPrediction(n)
 	s.setUpdated(n)
@@ -114,7 +114,7 @@ func (s *scope) setUpdated(n counts) {
 	case n.ready < n.total:
 		set(false, !paused, poolv1.HostsUnavailableReason, n.pendingMessage(s.pool))
 	default:
-		set(true, false, poolv1.AllHostsUpdatedReason, fmt.Sprintf("%d of %d hosts run %s", n.updated, n.total, target)+n.agentlessMessage()+n.freeMessage())
+		set(true, false, poolv1.AllHostsUpdatedReason, fmt.Sprintf("%d of %d hosts run %s", n.updated, n.total, target)+n.agentlessMessage()+n.disksMessage()+n.freeMessage())
 	}
 }
 

@@ -57,6 +57,11 @@ const (
 	// DriftAnnotation lists what differs from the configuration, for people, in at most MaxReason bytes: paths and
 	// kinds of differences, never contents. It is absent if nothing differs.
 	DriftAnnotation = "poolboot.io/drift"
+	// OutdatedDisksAnnotation lists what of the configuration the host has otherwise because it keeps the disks with
+	// which it was installed, for people, in at most MaxReason bytes: a line for each disk, RAID array, LUKS volume,
+	// file system and mount unit, with its kind and its device or name, never contents. It is absent if there is
+	// nothing.
+	OutdatedDisksAnnotation = "poolboot.io/outdated-disks"
 	// FailingUnitsAnnotation lists the units that the host needs and that do not do their work, for people, in at most
 	// MaxReason bytes: a line for each, with the name of the unit, a colon, a space, and what systemd says about it. It
 	// is absent if there is none. It has no lines of logs: these can have secrets, and stay on the host.
@@ -79,7 +84,7 @@ const AgentStopped = "stopped"
 const ReportVersion = 1
 
 // Reports are the annotations that agents write, with the client certificates of their kubelets.
-var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, UndoingAnnotation, DriftAnnotation, FailingUnitsAnnotation, AgentAnnotation, UnsupportedAnnotation, BootAnnotation}
+var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, UndoingAnnotation, DriftAnnotation, OutdatedDisksAnnotation, FailingUnitsAnnotation, AgentAnnotation, UnsupportedAnnotation, BootAnnotation}
 
 // CertificateNotAccepted begins the part of ReasonAnnotation that says why the config server does not accept the
 // client certificate of the kubelet.
@@ -88,7 +93,8 @@ const CertificateNotAccepted = "the config server does not accept the certificat
 // UnitMissing is in the text about a unit of FailingUnitsAnnotation that does not exist on the host: it has no log.
 const UnitMissing = "does not exist on the host"
 
-// MaxReason is the maximum size of ReasonAnnotation, DriftAnnotation and FailingUnitsAnnotation in bytes.
+// MaxReason is the maximum size of ReasonAnnotation, DriftAnnotation, OutdatedDisksAnnotation and
+// FailingUnitsAnnotation in bytes.
 const MaxReason = 2048
 
 // State is what the agent of a host is doing.

@@ -88,6 +88,19 @@ type UpdateStatus struct {
 	// +kubebuilder:validation:items:Enum=KernelArguments;OSImage;Extensions
 	UnsupportedChanges []string `json:"unsupportedChanges,omitempty"`
 
+	// outdatedDisks are the first disks, RAID arrays, LUKS volumes, file systems and mount units of the configuration
+	// that the host does not have, as its agent reports: it keeps those with which it was installed, because the
+	// diskPolicy of its pool is NewHostsOnly. Each entry has a kind, and a device or name, such as
+	// filesystem /dev/md/data; without a name, the order of the entries differs. A host that is installed again has
+	// them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	OutdatedDisks []string `json:"outdatedDisks,omitempty"`
+
 	// history are the last updates of the running host, in the order in which they began.
 	// +optional
 	// +listType=atomic
@@ -99,6 +112,14 @@ type UpdateStatus struct {
 	// +optional
 	RegisteredTime *metav1.MicroTime `json:"registeredTime,omitempty"`
 }
+
+// Limits of status.update.outdatedDisks.
+const (
+	// MaxOutdatedDisks is the maximum number of entries.
+	MaxOutdatedDisks = 32
+	// MaxOutdatedDisk is the maximum size of an entry in bytes.
+	MaxOutdatedDisk = 253
+)
 
 // MaxUpdateHistory is the maximum number of entries of status.update.history.
 const MaxUpdateHistory = 5

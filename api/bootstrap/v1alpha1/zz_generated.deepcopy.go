@@ -646,6 +646,11 @@ func (in *UpdateStatus) DeepCopyInto(out *UpdateStatus) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.OutdatedDisks != nil {
+		in, out := &in.OutdatedDisks, &out.OutdatedDisks
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.History != nil {
 		in, out := &in.History, &out.History
 		*out = make([]HostUpdate, len(*in))

@@ -109,6 +109,12 @@ type MachineConfigPoolStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	AgentlessHostCount *int32 `json:"agentlessHostCount,omitempty"`
 
+	// outdatedDisksHostCount is the number of the pool's running hosts that keep the disks with which they were
+	// installed, because diskPolicy is NewHostsOnly, although their configuration has others. They count as updated.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	OutdatedDisksHostCount *int32 `json:"outdatedDisksHostCount,omitempty"`
+
 	// capacityHostCount is the number of hosts that the pool has when all are available: those that have joined,
 	// and those that are gone and whose replacements have not joined. A Machine that is gone and not replaced
 	// within a minute is left out, and so is one that boots in addition to the others.

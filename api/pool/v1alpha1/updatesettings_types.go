@@ -65,6 +65,15 @@ type UpdateSettings struct {
 	// +optional
 	DrainTimeoutPolicy DrainTimeoutPolicy `json:"drainTimeoutPolicy,omitempty"`
 
+	// diskPolicy is what a running host does when storage.disks, storage.raid, storage.luks or storage.filesystems of
+	// the configuration differ from what it was installed with. A running host never partitions, formats or erases a
+	// disk. Refuse means that it cannot change to the configuration, and must be replaced. NewHostsOnly means that it
+	// keeps its disks, and the mount units of the file systems that differ, and gets everything else of the
+	// configuration; status.update.outdatedDisks of its PoolbootConfig has what it does not get. A pool other than
+	// worker inherits the worker pool's value. Defaults to Refuse.
+	// +optional
+	DiskPolicy DiskPolicy `json:"diskPolicy,omitempty"`
+
 	// driftPolicy is what a host does when it differs from its configuration: Report reports the paths that differ,
 	// Repair also corrects them. Defaults to Report.
 	// +optional
@@ -81,6 +90,18 @@ const (
 	DrainTimeoutWait DrainTimeoutPolicy = "Wait"
 	// DrainTimeoutForce updates the host with the Pods that remain on it.
 	DrainTimeoutForce DrainTimeoutPolicy = "Force"
+)
+
+// DiskPolicy is what a running host does when its disks differ from those of the configuration.
+//
+// +kubebuilder:validation:Enum=Refuse;NewHostsOnly
+type DiskPolicy string
+
+const (
+	// DiskRefuse means that the host cannot change to the configuration.
+	DiskRefuse DiskPolicy = "Refuse"
+	// DiskNewHostsOnly means that the host keeps its disks, and gets everything else of the configuration.
+	DiskNewHostsOnly DiskPolicy = "NewHostsOnly"
 )
 
 // DriftPolicy is what a host does when it differs from its configuration.

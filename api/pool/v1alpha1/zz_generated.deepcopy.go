@@ -500,6 +500,11 @@ func (in *MachineConfigPoolStatus) DeepCopyInto(out *MachineConfigPoolStatus) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.OutdatedDisksHostCount != nil {
+		in, out := &in.OutdatedDisksHostCount, &out.OutdatedDisksHostCount
+		*out = new(int32)
+		**out = **in
+	}
 	in.Rollout.DeepCopyInto(&out.Rollout)
 	in.Prediction.DeepCopyInto(&out.Prediction)
 	if in.Slots != nil {

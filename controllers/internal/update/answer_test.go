@@ -2,6 +2,7 @@ package update
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -110,6 +111,22 @@ var _ = Describe("A host whose agent does not run while its kubelet does", func(
 		}
 		Expect(unsupported("OSImage Extensions other Extensions")).To(Equal([]string{"OSImage", "Extensions"}))
 		Expect(unsupported("")).To(BeEmpty())
+	})
+
+	It("leaves a record of the disks that the host does not have, which another report replaces", func(ctx SpecContext) {
+		outdated := func(report string) []string {
+			GinkgoHelper()
+			w.changeNode(ctx, 0, func(node *corev1.Node) { node.Annotations[agentv1.OutdatedDisksAnnotation] = report })
+			w.settle(ctx)
+			return w.config(ctx, 0).Status.Update.OutdatedDisks
+		}
+		Expect(outdated("disk /dev/sdb\nfilesystem /dev/sdb1\n")).To(Equal([]string{"disk /dev/sdb", "filesystem /dev/sdb1"}))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", bootstrapv1.UpdateDoneReason),
+			HaveField("Message", HaveSuffix(", and keeps the disks with which it was installed instead of: disk /dev/sdb, filesystem /dev/sdb1. "+
+				"To install these, roll out its MachineDeployment to renew it, see docs/pools.md#renewing-machines"))))
+		Expect(outdated(strings.Repeat("disk "+strings.Repeat("x", 300)+"\n\x1b\n", 50))).To(And(HaveLen(bootstrapv1.MaxOutdatedDisks), HaveEach(And(HaveLen(bootstrapv1.MaxOutdatedDisk), HaveSuffix("…")))),
+			"what root on the host writes")
+		Expect(outdated("")).To(BeEmpty())
 	})
 
 	DescribeTable("is not reported", func(ctx SpecContext, change func(*corev1.Node)) {

@@ -123,7 +123,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and waits for other hosts of the pool before its update to %s%s",
 			h.Node.Name, runs, o.in.pool.Status.Configuration.Name, o.limit())
 	}
-	return newUpdated(metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "Node %s runs %s", h.Node.Name, runs)
+	return newUpdated(metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "Node %s runs %s%s", h.Node.Name, runs, h.disks())
 }
 
 // isCompleting reports whether the host has what it was told, and its agent has not reported yet that it is done.
@@ -259,6 +259,15 @@ func (h *host) withOrigins(text string) string {
 		return text + " (" + rollout.Clean(origins, agentv1.MaxReason) + ")"
 	}
 	return text
+}
+
+// disks describes what the host does not have of its configuration, because it keeps its disks.
+func (h *host) disks() string {
+	if len(h.Report.OutdatedDisks) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and keeps the disks with which it was installed instead of: %s. To install these, %s",
+		h.withOrigins(strings.Join(h.Report.OutdatedDisks, ", ")), outlook.HowToRenew(h.Config))
 }
 
 // limit describes how many hosts of the pool are updated at a time.

@@ -58,7 +58,7 @@ func (h *host) observe(now time.Time) {
 	if h.Node == nil || !h.HasAgent() {
 		return
 	}
-	update.AgentVersion, update.UnsupportedChanges = h.Report.Version, h.Report.Unsupported
+	update.AgentVersion, update.UnsupportedChanges, update.OutdatedDisks = h.Report.Version, h.Report.Unsupported, h.Report.OutdatedDisks
 	if h.Report.Current != "" {
 		update.RunningRevision = h.Report.Current
 	}

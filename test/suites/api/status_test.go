@@ -27,7 +27,7 @@ func patchStatus(ctx SpecContext, kind, patch string) error {
 var _ = DescribeTable("A status is accepted with", func(ctx SpecContext, kind, status string) {
 	Expect(patchStatus(ctx, kind, "status: "+status)).To(Succeed())
 },
-	Entry("counters of zero", "MachineConfigPool", `{hostCount: 0, updatedHostCount: 0, readyHostCount: 0, unavailableHostCount: 0, degradedHostCount: 0, agentlessHostCount: 0}`),
+	Entry("counters of zero", "MachineConfigPool", `{hostCount: 0, updatedHostCount: 0, readyHostCount: 0, unavailableHostCount: 0, degradedHostCount: 0, agentlessHostCount: 0, outdatedDisksHostCount: 0}`),
 	Entry("the maximum number of sources", "MachineConfigPool", fmt.Sprintf(`{configuration: {name: rendered-edge-1, source: [%s]}}`, newSources(1000))),
 	Entry("a host and its addresses", "PoolbootConfig", `{hostRef: {name: edge-1, namespace: metal, uid: "1"}, hostAddresses: [192.0.2.7, "2001:db8::7"]}`),
 )

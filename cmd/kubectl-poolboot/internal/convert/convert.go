@@ -46,11 +46,12 @@ Names, labels, annotations, selectors and the Ignition with its spec version are
 warning on standard error names everything that is left out: fields that Poolboot does not have, other kinds, rendered
 MachineConfigs, and pools of the control plane with the MachineConfigs that only they select. A KubeletConfig becomes
 the kubelet section of each pool that it selects; a warning names fields that a pool can't set or that OpenShift
-computes. The node disruption policies of a MachineConfiguration become those of the pool "worker", from which all pools
-inherit them. ContainerRuntimeConfigs, mirror sets and the registries of the Image become MachineConfigs with files for
-the container runtime that --container-runtime names. What OpenShift's controllers generate is left out, and the pool
-"worker" is added or completed as OpenShift's built-in one if the files do not contain it. What Poolboot would refuse to
-store is an error, and then nothing is printed; with --skip-refused, everything else is printed, and the exit code is 3.
+computes. The node disruption policies and the overrides for disks of a MachineConfiguration become those of the pool
+"worker", from which all pools inherit them. ContainerRuntimeConfigs, mirror sets and the registries of the Image become
+MachineConfigs with files for the container runtime that --container-runtime names. What OpenShift's controllers
+generate is left out, and the pool "worker" is added or completed as OpenShift's built-in one if the files do not
+contain it. What Poolboot would refuse to store is an error, and then nothing is printed; with --skip-refused,
+everything else is printed, and the exit code is 3.
 
 With --ignition or --butane, one document is converted to Ignition 3.5, the version that Poolboot uses. A Butane
 document of the variant "openshift" becomes a whole MachineConfig. --files-dir names the folder of the local files of a

@@ -34,7 +34,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 	own := selectOwn(objects, cluster, namespace, remark)
 	pools, controlPlane, errs := selectPools(objects, own.hasWorker(), remark)
 	errs = append(errs, setKubeletSections(objects, pools, controlPlane, remark)...)
-	if err := setDisruptionPolicy(objects, pools, remark); err != nil {
+	if err := setUpdatePolicies(objects, pools, remark); err != nil {
 		errs = append(errs, err)
 	}
 	configs, copies := selectConfigs(objects, pools, controlPlane, remark)
@@ -256,9 +256,9 @@ func checkPool(pools []poolv1.MachineConfigPool, i int) field.ErrorList {
 	return append(input.ValidatePool(pools, i), objectschema.Validate(input.PoolKind, written)...)
 }
 
-// setDisruptionPolicy gives the pool worker the node disruption policies of OpenShift, which count for all pools: in
-// Poolboot, all pools inherit from worker.
-func setDisruptionPolicy(objects *input.Objects, pools []poolv1.MachineConfigPool, remark func(string, ...any)) error {
+// setUpdatePolicies gives the pool worker the node disruption policies of OpenShift and its overrides for disks, which
+// count for all pools: in Poolboot, all pools inherit from worker.
+func setUpdatePolicies(objects *input.Objects, pools []poolv1.MachineConfigPool, remark func(string, ...any)) error {
 	configurations := input.Of[*input.MachineConfiguration](objects)
 	if len(configurations) == 0 {
 		return nil
@@ -267,14 +267,18 @@ func setDisruptionPolicy(objects *input.Objects, pools []poolv1.MachineConfigPoo
 	for _, text := range remarks {
 		remark("warning: %s", text)
 	}
-	if len(wrong) > 0 || len(policy.Files)+len(policy.Units)+len(policy.SSHKeys.Actions) == 0 {
+	disks, note := input.DiskPolicy(configurations[0])
+	if note != "" {
+		remark("warning: %s", note)
+	}
+	if len(wrong) > 0 || disks == "" && len(policy.Files)+len(policy.Units)+len(policy.SSHKeys.Actions) == 0 {
 		return objects.Refuse(input.OpenShiftPolicyKind.Kind, configurations[0].Name, wrong)
 	}
 	switch worker, err := pool.OfRole(pools, poolv1.RoleWorker); {
 	case errors.As(err, new(*pool.NotFoundError)):
-		remark("warning: MachineConfiguration %q: spec.nodeDisruptionPolicy is left out: the pool worker of the files is an object of Poolboot: set its spec.updates.disruptionPolicy", configurations[0].Name)
+		remark("warning: MachineConfiguration %q: it is left out: the pool worker of the files is an object of Poolboot: set disruptionPolicy and diskPolicy in its spec.updates", configurations[0].Name)
 	case err == nil: // several are reported as given twice
-		worker.Spec.Updates.DisruptionPolicy = policy
+		worker.Spec.Updates.DisruptionPolicy, worker.Spec.Updates.DiskPolicy = policy, disks
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ var _ = Describe("convert, of objects of Poolboot", func() {
 		Expect(strings.Count(r.Out, "poolRole: worker")).To(Equal(1))
 		Expect(r.Out).NotTo(ContainSubstring("a.service"))
 		Expect(r.ErrOut).To(And(Not(ContainSubstring("is added")),
-			ContainSubstring(`MachineConfiguration "cluster": spec.nodeDisruptionPolicy is left out: the pool worker of the files is an object of Poolboot: set its spec.updates.disruptionPolicy`)))
+			ContainSubstring(`MachineConfiguration "cluster": it is left out: the pool worker of the files is an object of Poolboot: set disruptionPolicy and diskPolicy in its spec.updates`)))
 	})
 
 	DescribeTable("refuses what Poolboot would refuse to store",

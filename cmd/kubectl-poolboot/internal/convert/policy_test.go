@@ -49,6 +49,15 @@ var _ = Describe("convert, of node disruption policies", func() {
 		Expect(runWithInput(out, "convert", "-f", "-", "--cluster", "infra-1", "-n", "edge").Out).To(Equal(out))
 	})
 
+	It("gives worker the policy for disks that OpenShift's overrides are, and warns if they are not for all of them", func() {
+		r := converting(clitest.OpenShiftInfra, clitest.OpenShiftWorker, newMachineConfiguration("irreconcilableValidationOverrides: {storage: [Disks, FileSystems, Raid]}"))
+		Expect(r.Out).To(ContainSubstring("  updates:\n    diskPolicy: NewHostsOnly\n"))
+		Expect(r.ErrOut).To(BeEmpty())
+		r = converting(clitest.OpenShiftWorker, newMachineConfiguration("irreconcilableValidationOverrides: {storage: [Disks]}"))
+		Expect(r.Out).To(ContainSubstring("diskPolicy: NewHostsOnly"))
+		Expect(r.ErrOut).To(MatchRegexp(`warning: .*MachineConfiguration "cluster": spec.irreconcilableValidationOverrides.storage has only Disks, and spec.updates.diskPolicy NewHostsOnly is for disks, RAID, LUKS and file systems together`))
+	})
+
 	DescribeTable("changes nothing without one",
 		func(spec string) {
 			r := converting(clitest.OpenShiftWorker, clitest.OpenShiftInfra, newMachineConfiguration(spec))

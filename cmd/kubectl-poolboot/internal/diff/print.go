@@ -50,6 +50,13 @@ func (d difference) print(to io.Writer) error {
 	for _, obstacle := range d.plan.Obstacles {
 		out.WriteString(cli.Paragraph("    ", obstacle.String()))
 	}
+	if items := d.plan.Outdated; len(items) > 0 {
+		names := make([]string, len(items))
+		for i, item := range items {
+			names[i] = item.String()
+		}
+		out.WriteString(cli.Paragraph("  disks:    ", fmt.Sprintf("running hosts (%d) keep their own, and do not get %s", len(d.effects), strings.Join(names, ", "))))
+	}
 	fmt.Fprintf(out, "  machines: %d\n", len(d.machines))
 	for _, machine := range d.machines {
 		line := describeMachine(machine)

@@ -151,6 +151,9 @@ type policySpec struct {
 			Actions []openShiftAction `json:"actions"`
 		} `json:"sshkey"`
 	} `json:"nodeDisruptionPolicy"`
+	IrreconcilableValidationOverrides struct {
+		Storage []string `json:"storage"`
+	} `json:"irreconcilableValidationOverrides"`
 }
 
 type openShiftAction struct {
@@ -161,6 +164,20 @@ type openShiftAction struct {
 
 type openShiftService struct {
 	ServiceName poolv1.UnitName `json:"serviceName"`
+}
+
+// DiskPolicy returns the overrides of OpenShift for disks as Poolboot's policy. The remark says what else that allows,
+// or is "".
+func DiskPolicy(c *MachineConfiguration) (policy poolv1.DiskPolicy, remark string) {
+	allowed := c.Spec.IrreconcilableValidationOverrides.Storage
+	if len(allowed) == 0 {
+		return "", ""
+	}
+	if len(allowed) < 3 { // of Disks, FileSystems and Raid
+		remark = fmt.Sprintf("MachineConfiguration %q: spec.irreconcilableValidationOverrides.storage has only %s, and spec.updates.diskPolicy %s is for disks, RAID, LUKS and file systems together",
+			c.Name, strings.Join(allowed, " and "), poolv1.DiskNewHostsOnly)
+	}
+	return poolv1.DiskNewHostsOnly, remark
 }
 
 // DisruptionPolicy returns the node disruption policies of OpenShift as Poolboot's. The remarks name those that match

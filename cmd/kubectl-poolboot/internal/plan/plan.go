@@ -46,6 +46,8 @@ type answer struct {
 	Start   []string `json:"start,omitempty"`
 	Drain   bool     `json:"drain"`
 	Reboot  bool     `json:"reboot"`
+	// OutdatedDisks are what the host does not get, because it keeps its disks.
+	OutdatedDisks []string `json:"outdatedDisks,omitempty"`
 }
 
 // action is an action as plan prints it as JSON.
@@ -76,7 +78,8 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "plan --from FILE --to FILE [--policy FILE]",
 		Short: "Print what a running host must do to change its rendered config",
 		Long: `Print what a running host must do to change from one rendered config to another: nothing, reload or restart units, drain
-or reboot, or why it can't.
+or reboot, or why it can't. If the updates.diskPolicy of the pool is NewHostsOnly, the plan also has what the host does
+not get because it keeps its disks.
 
 A rendered config is a MachineConfig of Poolboot or OpenShift, as kubectl get pbmconf NAME -o yaml or oc get
 machineconfig NAME -o yaml print it. The policy is the updates.disruptionPolicy of a pool or the nodeDisruptionPolicy of
@@ -142,6 +145,9 @@ func (o *options) run() error {
 	for _, obstacle := range plan.Obstacles {
 		a.Reasons = append(a.Reasons, obstacle.String())
 	}
+	for _, item := range plan.Outdated {
+		a.OutdatedDisks = append(a.OutdatedDisks, item.String())
+	}
 	return o.output.Print(o.streams.Out, a, func(out io.Writer) error { return a.print(out, plan) })
 }
 
@@ -171,6 +177,9 @@ func (a answer) print(out io.Writer, plan update.Plan) error {
 		}
 		text.WriteString(cli.Paragraph("Actions:  ", update.Summary(plan.Actions)))
 		text.WriteString("Drain:    " + yesNo(a.Drain) + "\nReboot:   " + yesNo(a.Reboot) + "\n")
+		if len(a.OutdatedDisks) > 0 {
+			text.WriteString(cli.Paragraph("Disks:    ", "the host keeps its own, and does not get "+strings.Join(a.OutdatedDisks, ", ")))
+		}
 	}
 	_, err := io.WriteString(out, text.String())
 	return err
@@ -226,7 +235,10 @@ func (o *options) readPolicy(config string) (update.Policy, error) {
 		if err := objects.Refuse(input.OpenShiftPolicyKind.Kind, configurations[0].Name, errs); err != nil {
 			return update.Policy{}, fmt.Errorf("--policy: %w", err)
 		}
-		return pool.NewUpdatePolicy(policy), nil
+		result := pool.NewUpdatePolicy(policy)
+		disks, _ := input.DiskPolicy(configurations[0])
+		result.KeepsDisks = disks == poolv1.DiskNewHostsOnly
+		return result, nil
 	}
 	p, err := choosePool(pools, config)
 	if err != nil {

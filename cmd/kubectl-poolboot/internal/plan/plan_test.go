@@ -106,6 +106,32 @@ Reboot:   no
 `), ContainSubstring("it changes cpuManagerPolicy")))
 	})
 
+	It("names what a running host does not get if the pool has other disks for new hosts only, and pools inherit that from worker", func() {
+		disks := `{config: {ignition: {version: 3.5.0}, storage: {disks: [{device: /dev/sdb, wipeTable: true}], luks: [{name: data, device: /dev/sdb, keyFile: {source: "data:,swordfish"}}],
+			filesystems: [{device: /dev/mapper/data, format: xfs, path: /srv}], files: [{path: /etc/crio/policies/a, mode: 0644}]},
+			systemd: {units: [{name: srv.mount, enabled: true, contents: "[Mount]\nWhat=/dev/mapper/data"}]}}}`
+		with := func(role, updates string) string {
+			return strings.Replace(clitest.Pool("edge", role), "spec:\n", "spec:\n  updates: {"+updates+"}\n", 1)
+		}
+		worker := clitest.WriteFile("worker.yaml", with("worker", "diskPolicy: NewHostsOnly"), clitest.Pool("edge", "infra"))
+		out := clitest.ExpectSuccess(planning("{}", disks, "--policy", worker))
+		Expect(out).To(HaveSuffix(`
+Possible: yes
+Actions:  Reload crio.service
+Drain:    no
+Reboot:   no
+Disks:    the host keeps its own, and does not get disk /dev/sdb, LUKS volume data, filesystem /dev/mapper/data, unit
+          srv.mount
+`))
+		Expect(out).NotTo(ContainSubstring("swordfish"))
+		Expect(clitest.ExpectSuccess(planning("{}", disks, "--policy", worker, "-o", "json"))).To(MatchJSON(`{"possible":true,"reasons":[],"actions":[{"type":"Reload","unit":"crio.service"}],"drain":false,"reboot":false,
+			"outdatedDisks":["disk /dev/sdb","LUKS volume data","filesystem /dev/mapper/data","unit srv.mount"]}`))
+		own := clitest.WriteFile("own.yaml", with("worker", "diskPolicy: NewHostsOnly"), with("infra", "diskPolicy: Refuse"))
+		Expect(clitest.ExpectSuccess(planning("{}", disks, "--policy", own))).To(And(ContainSubstring("Possible: no\n"),
+			ContainSubstring("disk /dev/sdb: it changes, and a host applies it only when it is installed: replace the Machine, restore the entry, or"),
+			ContainSubstring("set spec.updates.diskPolicy to NewHostsOnly\n")))
+	})
+
 	It("prints no contents and no password", func() {
 		secret := newFile(`mode: 0600, contents: {source: "data:,swordfish"}}]}, passwd: {users: [{name: core, passwordHash: swordfish`)
 		for _, args := range [][]string{nil, {"-o", "json"}, {"-o", "yaml"}} {

@@ -72,6 +72,16 @@ var _ = Describe("render --explain", func() {
 		Expect(r.ErrOut).To(MatchRegexp(`note: \S+: document 2: line 28: MachineConfigPool "infra": spec.kubelet.configuration.systemReserved: it overrides what `))
 	})
 
+	It("notes which entries only new hosts get", func() {
+		disks := clitest.Config("52-disks", "infra", "{config: {ignition: {version: 3.5.0}, storage: {disks: [{device: /dev/sdb, wipeTable: true}], filesystems: [{device: /dev/sdb1, format: xfs}]}}}")
+		with := func(updates, status string) clitest.Result {
+			return runPoolboot("render", "-f", clitest.WriteFile("all.yaml", strings.Replace(clitest.Pool("edge", "worker"), "spec:\n", "spec:\n  updates: {"+updates+"}\n", 1), clitest.Pool("edge", "infra")+status, disks), "--pool", "infra", "--explain")
+		}
+		Expect(with("diskPolicy: NewHostsOnly", "status: {outdatedDisksHostCount: 3}\n").ErrOut).To(MatchRegexp(`note: .*MachineConfigPool "infra": spec.updates.diskPolicy is NewHostsOnly: a host has the disks ` +
+			`with which it was installed, and these entries apply only to new hosts \(2\): disk /dev/sdb, filesystem /dev/sdb1; running hosts with other disks: 3\n`))
+		Expect(with("diskPolicy: Refuse", "").ErrOut).To(BeEmpty())
+	})
+
 	It("prints empty lists for a pool without MachineConfigs", func() {
 		out := clitest.ExpectSuccess(runPoolboot("render", "-f", clitest.WriteFile("all.yaml", documents[:2]...), "--pool", "infra", "--explain", "-o", "json"))
 		Expect(out).To(And(ContainSubstring(`"source": []`), ContainSubstring(`"entries": []`)))

@@ -2,6 +2,7 @@
 package render
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -119,6 +121,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 		fmt.Fprintln(o.streams.ErrOut, "note:", source.LocateText(note))
 	}
 	if o.explain {
+		o.noteDisks(source, pools.Items, config.Origins)
 		return o.printOrigins(config)
 	}
 	return o.print(config)
@@ -233,6 +236,27 @@ func (o *options) printOrigins(config *pool.Rendered) error {
 		Entries: append([]pool.Origin{}, config.Origins...),
 	}
 	return o.output.Print(o.streams.Out, answer, answer.table)
+}
+
+// noteDisks prints which entries running hosts do not get if the pool has other disks for new hosts only, and how many
+// hosts have others.
+func (o *options) noteDisks(source *input.Source, pools []poolv1.MachineConfigPool, entries []pool.Origin) {
+	p, err := pool.OfRole(pools, o.role)
+	if err != nil {
+		return
+	}
+	worker, _ := pool.OfRole(pools, poolv1.RoleWorker)
+	var disks []string
+	for _, entry := range entries {
+		if slices.Contains([]pool.Kind{pool.KindDisk, pool.KindRaid, pool.KindLuks, pool.KindFilesystem}, entry.Kind) {
+			disks = append(disks, string(entry.Kind)+" "+entry.Name)
+		}
+	}
+	hosts := ptr.Deref(p.Status.OutdatedDisksHostCount, 0)
+	if pool.UpdatePolicyOf(p, worker).KeepsDisks && len(disks)+int(hosts) > 0 {
+		fmt.Fprintln(o.streams.ErrOut, "note:", source.LocateText(fmt.Sprintf("MachineConfigPool %q: spec.updates.diskPolicy is NewHostsOnly: a host has the disks with which it was installed, "+
+			"and these entries apply only to new hosts (%d): %s; running hosts with other disks: %d", p.Name, len(disks), cmp.Or(strings.Join(disks, ", "), "none"), hosts)))
+	}
 }
 
 // table prints a line for every entry, as kubectl does.

@@ -281,6 +281,9 @@ func (f *fleet) addNode(h *host, label string) {
 	machine := f.machines[client.ObjectKey{Namespace: h.of.Namespace, Name: record.MachineName(h.of)}]
 	running := updates.HostOf(nil, h.of, machine, node)
 	h.Drift = shorten(running.Report.Drift)
+	if disks := h.of.Status.Update.OutdatedDisks; len(disks) > 0 {
+		h.Drift = strings.TrimPrefix(h.Drift+"; keeps its disks instead of "+strings.Join(disks, ", "), "; ")
+	}
 	if running.Node != nil {
 		h.Domain = cmp.Or(running.Node.Labels[label], running.Node.Labels[corev1.LabelTopologyZone])
 	}

@@ -84,7 +84,7 @@ var _ = Describe("report", func() {
 		Expect(rowsOf(page, "hosts")).To(ContainElements("rack-1 : 1 updated, 1 being updated",
 			MatchRegexp(`^rack1-u05 infra-0005 Rebooting 4m\w* infra@6db67f47 infra@1761d995 Node infra-0005 reboots`), HavePrefix("rack0-u08 Preparing ")))
 		Expect(rowsOf(page, "configs")).To(ContainElement("infra@1761d995 infra 5 infra, rack-0: 2; infra, rack-1: 1; infra, rack-2: 1; infra, rack-3: 1"))
-		Expect(rowsOf(page, "drift")).To(ContainElement("rack3-u07 infra /etc/motd: Content; /etc/chrony.conf: Missing"))
+		Expect(rowsOf(page, "drift")).To(ContainElements("rack3-u07 infra /etc/motd: Content; /etc/chrony.conf: Missing", "rack0-u04 infra keeps its disks instead of disk /dev/sdb, filesystem /dev/sdb1"))
 		Expect(rowsOf(page, "expirations")).To(ContainElements(HavePrefix("Token of Enrollment edge/site in 2d"),
 			HavePrefix("Join credential of PoolbootConfig edge/infra-0008-config in 59m"), HavePrefix("Certificates of the control plane on Machine edge/control-plane-0 in 299d")))
 		Expect(rowsOf(page, "boots")).To(ContainElement(HavePrefix("rack0-u08 1 0 ")), "the values of the chart")

@@ -83,6 +83,9 @@ func newHost(role string, i int, now time.Time) (*bootstrapv1.PoolbootConfig, *c
 	c.Status.Conditions = append(c.Status.Conditions, is,
 		metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.NodeReadyInPoolReason, LastTransitionTime: metav1.Time{Time: at(20).Time}})
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{rackLabel: fmt.Sprintf("rack-%d", i%4)}}}
+	if i%9 == 4 {
+		c.Status.Update.OutdatedDisks = []string{"disk /dev/sdb", "filesystem /dev/sdb1"}
+	}
 	if i%9 == 7 {
 		node.Annotations = map[string]string{agentv1.ReportVersionAnnotation: fmt.Sprint(agentv1.ReportVersion), agentv1.DriftAnnotation: "/etc/motd: Content\n/etc/chrony.conf: Missing"}
 	}
