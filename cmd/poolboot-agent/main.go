@@ -24,6 +24,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/kernelarguments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/kubeletflags"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/osimage"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/selinux"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/service"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/systemd"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
@@ -159,6 +160,9 @@ func newService(ctx context.Context, root *os.Root, log *slog.Logger) *service.S
 	return &service.Service{
 		Root: root, Version: version, Log: log, Capabilities: can,
 		Executors: func(files *hostfiles.Updater) agent.Executors {
+			files.Labels = func(class string, paths []string) ([]string, error) {
+				return selinux.LabelsOf(ctx, runner, root.Name(), class, paths)
+			}
 			units := systemd.Manager{Runner: runner}
 			return agent.Executors{
 				Accounts:        accounts.Executor{Runner: runner},

@@ -224,7 +224,7 @@ var hostCode = []string{
 	"api/agent/v1alpha1", "bootstrap/ignition", "bootstrap/hosttree", "bootstrap/update", "bootstrap/assignment", "bootstrap/agent", "bootstrap/agent/hostfiles",
 	"bootstrap/agent/apiserver", "bootstrap/agent/configserver", "bootstrap/agent/kubelet", "bootstrap/agent/service",
 	"bootstrap/agent/command", "bootstrap/agent/durable", "bootstrap/agent/kernelarguments", "bootstrap/agent/kubeletflags",
-	"bootstrap/agent/osimage", "bootstrap/agent/rpmostree", "bootstrap/agent/unitstate", "bootstrap/excerpt",
+	"bootstrap/agent/osimage", "bootstrap/agent/rpmostree", "bootstrap/agent/selinux", "bootstrap/agent/unitstate", "bootstrap/excerpt",
 }
 
 // TestHostCodeIsSmall promises that what is to run on hosts links neither Kubernetes, whose types alone would double

@@ -36,6 +36,9 @@ func (u *Updater) Apply(changes []hosttree.Change, force bool) error {
 	if err != nil {
 		return err
 	}
+	if err := p.label(); err != nil {
+		return err
+	}
 	applying := *u.journal
 	applying.Sequence, applying.Managed, applying.Next, applying.Steps = u.journal.Sequence+1, u.managed(), p.next, p.steps
 	u.journal = &applying
@@ -133,9 +136,9 @@ func (p *plan) fillSlot(s *step) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(p.create(s.new(), file, g.meta, attributes), file.Close())
+		return errors.Join(p.create(s.new(), file, g.meta, attributes), p.setAttributes(s.new(), s.label()), file.Close())
 	}
-	label, err := p.label(s)
+	label, err := p.labelOf(s)
 	if err != nil {
 		return err
 	}
@@ -143,21 +146,6 @@ func (p *plan) fillSlot(s *step) error {
 		return p.symlink(from.symlink, s.new(), g.meta, label)
 	}
 	return p.create(s.new(), bytes.NewReader(from.contents), g.meta, label)
-}
-
-// label returns the SELinux label of a new file: that of the file that it replaces, or of its directory. Without it, it
-// would have that of the directory of slots.
-func (p *plan) label(s *step) (map[string]string, error) {
-	if s.Old {
-		if label, err := p.attributes(s.Path, false); err != nil || label != nil {
-			return label, err
-		}
-	}
-	parent, err := p.existingParent(s.Path)
-	if err != nil {
-		return nil, err
-	}
-	return p.attributes(parent, false)
 }
 
 // complete does the steps of a committed update, and verifies the result. Each step can be repeated.
@@ -191,7 +179,7 @@ func (u *Updater) do(s *step) error {
 	case rmdir:
 		return u.removeDirectory(s.Path)
 	case mkdir:
-		return u.mkdir(s.Path, *s.After)
+		return errors.Join(u.mkdir(s.Path, *s.After), u.setAttributes(s.Path, s.label()))
 	case setMeta:
 		return u.setMeta(s.Path, *s.After)
 	}

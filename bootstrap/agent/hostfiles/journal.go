@@ -132,6 +132,8 @@ type step struct {
 	// Before and After are mode and owner of a directory, or of a file that changes in place.
 	Before *meta `json:"before,omitempty"`
 	After  *meta `json:"after,omitempty"`
+	// Label is the SELinux label of what the step, or its undo, creates.
+	Label string `json:"label,omitempty"`
 }
 
 type action string

@@ -137,7 +137,7 @@ func (u *Updater) undoStep(s *step) error {
 		}
 		return err
 	case rmdir:
-		return u.mkdir(s.Path, *s.Before)
+		return errors.Join(u.mkdir(s.Path, *s.Before), u.setAttributes(s.Path, s.label()))
 	case setMeta:
 		if found, err := u.stat(s.Path); err != nil || found == nil {
 			return err // somebody removed it

@@ -33,6 +33,9 @@ var ErrUnconfirmed = errors.New("the last update of the files was neither confir
 // Updater changes the files of a host. Only one can be open at a time. It is not safe for concurrent use.
 type Updater struct {
 	disk
+	// Labels returns the SELinux labels that the policy of the host has for files of a class at paths, empty ones where
+	// it has none. It can be nil.
+	Labels func(class string, paths []string) ([]string, error)
 	// original is imageOriginal.
 	original func(path string) (source string, err error)
 	// state is the state directory, relative to the root.
