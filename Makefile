@@ -135,9 +135,10 @@ help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: test-machine
-test-machine: image $(REAL_PARTS) $(BIN)/ignition-2.14 build ## Boot the Debian image in QEMU without KVM, from its firmware into a pool (needs root; more than an hour).
+test-machine: image $(REAL_PARTS) $(BIN)/ignition-2.14 $(BIN)/ignition-selinux build ## Boot the Debian image in QEMU without KVM, from its firmware into a pool (needs root; more than an hour).
 	@$(PROGRESS) "build the Debian image with Ignition 2.14 (once; a minute)" "$(IMAGE_REMEDY)" env IGNITION=ignition-2.14 hack/image/image.sh build $(BIN)/machine $(OLDER_IMAGE)
-	POOLBOOT_TEST_IMAGE=$(IMAGE) POOLBOOT_TEST_OLDER_IMAGE=$(OLDER_IMAGE) go test -v -count 1 -timeout 2h ./test/suites/machine/
+	@$(PROGRESS) "build the Debian image with SELinux (once; two minutes)" "$(IMAGE_REMEDY)" env SELINUX=1 hack/image/image.sh build $(BIN)/machine $(SELINUX_IMAGE)
+	POOLBOOT_TEST_IMAGE=$(IMAGE) POOLBOOT_TEST_OLDER_IMAGE=$(OLDER_IMAGE) POOLBOOT_TEST_SELINUX_IMAGE=$(SELINUX_IMAGE) go test -v -count 1 -timeout 2h ./test/suites/machine/
 
 .PHONY: test-kubelets
 test-kubelets: binaries $(foreach release,$(OLDER_KUBELETS),$(BIN)/kubelets/$(release)/kubelet) ## Run adoption, re-registration and restart of Nodes with the kubelets of three Kubernetes releases, built from source.
@@ -308,14 +309,15 @@ push-images: release ## Push the images of the release to REGISTRY, each as one 
 	@$(PROGRESS) "push the images in $(RELEASE)/images.tar" "log in to the registry: docker login" $(BIN)/release push $(RELEASE)/images.tar
 
 # A Debian image for Metal3, with a checksum file. Its kernel has drivers for virtual machines only; set KERNEL=linux-image-amd64 for hardware.
-# The name of the file ends with that of the kernel. hack/image/image.sh reads KERNEL, PACKAGES and ROOT_SIZE.
+# The name of the file ends with that of the kernel. hack/image/image.sh reads KERNEL, PACKAGES, ROOT_SIZE and SELINUX.
 IMAGE_KERNEL = $(or $(KERNEL),linux-image-cloud-amd64)
-IMAGE = $(OUT)/images/debian-12-kubernetes-$(KUBERNETES_VERSION)-$(IMAGE_KERNEL:linux-image-%=%).qcow2
+IMAGE = $(OUT)/images/debian-12-kubernetes-$(KUBERNETES_VERSION)-$(IMAGE_KERNEL:linux-image-%=%)$(if $(SELINUX),-selinux).qcow2
 OLDER_IMAGE := $(BIN)/machine/ignition-2.14.qcow2
+SELINUX_IMAGE := $(BIN)/machine/selinux.qcow2
 IMAGE_REMEDY := correct what the output above says, and run the same command again: it continues with the step that failed
 IMAGE_PARTS := $(filter-out $(addprefix $(BIN)/,kube-apiserver kube-controller-manager kube-scheduler kubectl etcd),$(REAL_PARTS))
 .PHONY: image
-image: image-requirements $(IMAGE_PARTS) ## Build a Debian image with Ignition, containerd and the kubelet into OUT/images (needs root; minutes). KERNEL, PACKAGES and ROOT_SIZE: see docs/images.md.
+image: image-requirements $(IMAGE_PARTS) $(if $(SELINUX),$(BIN)/ignition-selinux) ## Build a Debian image with Ignition, containerd and the kubelet into OUT/images (needs root; minutes). KERNEL, PACKAGES, ROOT_SIZE and SELINUX: see docs/images.md.
 	@$(PROGRESS) "install the programs that build and boot images" "install the packages yourself" hack/native-packages.sh mmdebstrap qemu-utils qemu-system-x86 fdisk genisoimage mtools ovmf
 	@$(PROGRESS) "build the program of the image" "see the compiler's message above" \
 		go build -trimpath -buildvcs=false -ldflags "-s -w" -o $(BIN)/network-data ./cmd/network-data
@@ -356,14 +358,16 @@ $(addprefix $(BIN)/,$(filter-out $(EXISTING),etcd)): $(TOOLS)/k8s/go.mod
 	@$(PROGRESS) "build etcd from source (once)" "$(NETWORK)" \
 		go -C $(TOOLS)/k8s build -ldflags "-s -w" -o $@ go.etcd.io/etcd/server/v3
 
-# A distribution sets these when it builds Ignition; the test hosts' has no SELinux.
+# A distribution sets these when it builds Ignition: with labels of SELinux, it fails on a host without a policy.
 IGNITION := github.com/coreos/ignition/v2/internal
-IGNITION_LDFLAGS := -s -w -X $(IGNITION)/distro.selinuxRelabel=false
+IGNITION_LDFLAGS = -s -w -X $(IGNITION)/distro.selinuxRelabel=$(if $(filter %-selinux,$@),true,false)
 
 $(BIN)/ignition $(BIN)/ignition-2.14: $(BIN)/%: $(TOOLS)/%/go.mod
+$(BIN)/ignition-selinux: $(TOOLS)/ignition/go.mod
+$(BIN)/ignition $(BIN)/ignition-2.14 $(BIN)/ignition-selinux:
 	@$(PROGRESS) "install the C library that Ignition needs" "install gcc and libblkid-dev yourself" hack/native-packages.sh
-	@$(PROGRESS) "build $* from source (once)" "$(NETWORK)" sh -c '\
-		version=$$(go -C $(TOOLS)/$* list -m -f {{.Version}} github.com/coreos/ignition/v2) && CGO_ENABLED=1 go -C $(TOOLS)/$* build \
+	@$(PROGRESS) "build $(@F) from source (once)" "$(NETWORK)" sh -c '\
+		version=$$(go -C $(<D) list -m -f {{.Version}} github.com/coreos/ignition/v2) && CGO_ENABLED=1 go -C $(<D) build \
 		-ldflags "$(IGNITION_LDFLAGS) -X $(IGNITION)/version.Raw=$$version" -o $@ $(IGNITION)'
 
 $(addprefix $(BIN)/containerd/,$(CONTAINERD)): $(BIN)/containerd/%: $(TOOLS)/containerd/go.mod

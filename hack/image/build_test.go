@@ -24,8 +24,10 @@ func newBuild(t *testing.T) workshop {
 	*/root-*) root=$option ;;
 	esac; done
 `+w.blocks("mmdebstrap")+`
-mkdir -p "$root"/{boot,dev,etc/ssh,etc/systemd/system,lib/modules/6.1,opt,tmp,usr/{bin,sbin},usr/lib/dracut/modules.d,usr/lib/grub/i386-pc,var/lib/dbus,var/log}
+mkdir -p "$root"/{boot,dev,etc/ssh,etc/systemd/system,lib/modules/6.1,opt,sbin,tmp,usr/{bin,sbin},usr/lib/dracut/modules.d,usr/lib/grub/i386-pc,var/lib/dbus,var/log}
 : >"$root/boot/vmlinuz-6.1"
+printf '#!/bin/sh\necho "setfiles $*" >>"$CALLS"\n' >"$root/sbin/setfiles"
+chmod +x "$root/sbin/setfiles"
 head -c 512 /dev/zero >"$root/usr/lib/grub/i386-pc/boot.img"`)
 	// As the real one: it ignores SIGTERM.
 	w.program("unshare", `trap '' INT TERM
@@ -41,7 +43,7 @@ echo "dracut $7" >>"$CALLS"
 	w.program("qemu-img", `for file; do :; done
 mktemp -u >"$file"
 `+w.blocks("qemu-img"))
-	for _, file := range []string{"kubelet", "kubeadm", "pause.tar", "containerd/containerd", "cni/bridge", "ignition", "network-data"} {
+	for _, file := range []string{"kubelet", "kubeadm", "pause.tar", "containerd/containerd", "cni/bridge", "ignition", "ignition-selinux", "network-data"} {
 		w.write("programs/"+file, file)
 	}
 	for _, file := range []string{"module-setup.sh", "ignition-generator", "x.sh"} {
@@ -133,6 +135,33 @@ func TestPackagesAreInstalled(t *testing.T) {
 		!strings.Contains(installed[1], ",sudo,") || !strings.Contains(installed[1], ",firmware-linux,") ||
 		!strings.Contains(installed[2], ",sudo,") || strings.Contains(installed[2], ",firmware-linux,") {
 		t.Errorf("installed: %s", installed)
+	}
+}
+
+func TestSELinux(t *testing.T) {
+	w := newBuild(t)
+	// The files of the boot partition when they are complete.
+	w.program("mke2fs", `while [ "$1" != -d ]; do shift; done
+[ "${2##*/}" != boot ] || cp -r "$2" "`+w.path("boot")+`"`)
+	plain := w.build("image")
+	if calls := w.read("calls"); strings.Contains(calls, "setfiles") {
+		t.Errorf("an image without a policy has labels: %s", calls)
+	}
+	if err := os.RemoveAll(w.path("boot")); err != nil {
+		t.Fatal(err)
+	}
+	w.build("selinux", "SELINUX=1")
+	calls := w.read("calls")
+	for _, want := range []string{",selinux-policy-default,", "/tree\n", "/boot\n"} {
+		if !strings.Contains(calls, want) {
+			t.Errorf("want %q: %s", want, calls)
+		}
+	}
+	if got := w.read("boot/kernel-arguments.cfg"); !strings.HasSuffix(got, " security=selinux'\n") {
+		t.Errorf("the kernel arguments are %s", got)
+	}
+	if w.build("image") != plain {
+		t.Error("the image without a policy was built again")
 	}
 }
 

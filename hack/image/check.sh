@@ -18,6 +18,7 @@ check_variables() {
 		fail "ROOT_SIZE=$root_size is not a number of MiB from $smallest_root to $largest_root" "leave ROOT_SIZE out for 3072, or set for example ROOT_SIZE=8192"
 	[[ $kernel =~ ^linux-image-[a-z0-9][a-z0-9.+-]*$ ]] ||
 		fail "KERNEL=$kernel is not the name of a kernel package of Debian, which starts with linux-image-" "leave KERNEL out for virtual machines, or set KERNEL=linux-image-amd64 for hardware"
+	[ "${SELINUX:-1}" = 1 ] || fail "SELINUX=$SELINUX is not 1" "leave SELINUX out, or set SELINUX=1 for an image with Debian's policy"
 	for package in $packages; do
 		[[ $package =~ ^[a-z0-9][a-z0-9.+-]+$ ]] ||
 			fail "PACKAGES: $package is not the name of a Debian package" "write names with spaces between them, for example PACKAGES=\"sudo firmware-bnx2x\""

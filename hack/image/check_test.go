@@ -25,7 +25,7 @@ func newWorkshop(t *testing.T) workshop {
 	w.program("apt-helper", `cat "$2"`)
 	w.program("df", "echo Avail; echo 9999")
 	w.write("lists", "Package: linux-image-cloud-amd64\nPackage: linux-image-amd64\nPackage: sudo\nPackage: firmware-linux\n")
-	w.environment = append(w.environment, "KERNEL=", "PACKAGES=", "ROOT_SIZE=", "LISTS="+w.path("lists"), "APT_HELPER="+w.path("bin/apt-helper"))
+	w.environment = append(w.environment, "KERNEL=", "PACKAGES=", "ROOT_SIZE=", "SELINUX=", "LISTS="+w.path("lists"), "APT_HELPER="+w.path("bin/apt-helper"))
 	return w
 }
 
@@ -93,6 +93,7 @@ func TestWrongVariables(t *testing.T) {
 		"PACKAGES=Sudo":              "PACKAGES: Sudo is not the name of a Debian package",
 		"PACKAGES=sudo --x":          "PACKAGES: --x is not the name of a Debian package",
 		"PACKAGES=sudo,curl":         "PACKAGES: sudo,curl is not the name of a Debian package. What to do: write names with spaces between them",
+		"SELINUX=enforcing":          "SELINUX=enforcing is not 1. What to do: leave SELINUX out, or set SELINUX=1 for an image with Debian's policy\n",
 		"PACKAGES=linux-image-amd64": "PACKAGES: linux-image-amd64 is a kernel, and an image has one. What to do: set KERNEL=linux-image-amd64 instead\n",
 	} {
 		t.Run(variable, func(t *testing.T) {
@@ -157,6 +158,7 @@ func TestNameOfTheImage(t *testing.T) {
 		"KERNEL=linux-image-cloud-amd64": "-cloud-amd64.qcow2",
 		"KERNEL=linux-image-amd64":       "[0-9]-amd64.qcow2",
 		"KERNEL=linux-image-rt-amd64":    "-rt-amd64.qcow2",
+		"SELINUX=1":                      "-cloud-amd64-selinux.qcow2",
 		"IMAGE=/images/x.qcow2":          " '/images/x.qcow2",
 	} {
 		output, err := exec.Command("make", "-C", "../..", "--dry-run", "image-requirements", variable).CombinedOutput()

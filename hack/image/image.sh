@@ -9,13 +9,15 @@
 # PACKAGES are more Debian packages for the image, with spaces between them.
 # ROOT_SIZE is the size of the root partition in MiB.
 # IGNITION is the folder of hack/tools, and the program, of the release of Ignition in the image. Default: ignition.
+# SELINUX=1 adds Debian's policy of SELinux, labels all files, and takes the program that labels what it writes, $IGNITION-selinux.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 mode=$1
 programs=${PROGRAMS:-$here/../../bin}
 kernel=${KERNEL:-linux-image-cloud-amd64}
-packages=$(tr -s '[:space:]' '\n' <<<"${PACKAGES:-}" | sed '/^$/d' | LC_ALL=C sort -u)
+packages=$(tr -s '[:space:]' '\n' <<<"${PACKAGES:-} ${SELINUX:+selinux-policy-default}" | sed '/^$/d' | LC_ALL=C sort -u)
 ignition=${IGNITION:-ignition}
+selinux=${SELINUX:+-selinux}
 # MiB. The disk of a host is larger, and Ignition partitions the rest.
 root_size=${ROOT_SIZE:-3072} boot_size=256 esp_size=64
 
@@ -25,7 +27,7 @@ root_size=${ROOT_SIZE:-3072} boot_size=256 esp_size=64
 dir=$(realpath -m "$2")
 image=$(realpath -m "$3")
 # The steps of each kernel, so that images for virtual machines and for hardware do not replace each other's.
-root_step=root-$kernel initramfs_step=initramfs-$kernel-$ignition image_step=image-$kernel-$ignition
+root_step=root-$kernel$selinux initramfs_step=initramfs-$kernel-$ignition$selinux image_step=image-$kernel-$ignition$selinux
 case $mode in
 check)
 	check_variables
@@ -101,13 +103,15 @@ if ! is_built "$root_step" "$ID $VERSION_CODENAME $kernel" "packages $packages" 
 	rm -rf "$root"
 	# The initramfs is a step of its own.
 	INITRD=No install_debian "$root" $(cat "$here/packages") $packages "$kernel"
+	# Services mount what they need below /run, such as the config drive.
+	[ -z "$selinux" ] || chroot "$root" setsebool -P -N allow_mount_anyfile on
 	built "$root_step"
 fi
 
 modules=$root/usr/lib/dracut/modules.d initramfs=$initramfs_step
 go -C "$here/../tools/$ignition" mod download github.com/coreos/ignition/v2
 ignition_module=$(go -C "$here/../tools/$ignition" list -m -f '{{.Dir}}' github.com/coreos/ignition/v2)
-if ! is_built "$initramfs" "$(cat "$dir/$root_step.recipe")" "$here/dracut" "$ignition_module/dracut" "$programs/$ignition" "$programs/network-data" "$(sed -n '/^modules=/,/\tbuilt .*initramfs/p' "$here/image.sh")"; then
+if ! is_built "$initramfs" "$(cat "$dir/$root_step.recipe")" "$here/dracut" "$ignition_module/dracut" "$programs/$ignition$selinux" "$programs/network-data" "$(sed -n '/^modules=/,/\tbuilt .*initramfs/p' "$here/image.sh")"; then
 	step "$initramfs"
 	version=$(ls "$root/lib/modules")
 	rm -rf "$modules/30ignition" "$modules"/31poolboot-*
@@ -116,7 +120,7 @@ if ! is_built "$initramfs" "$(cat "$dir/$root_step.recipe")" "$here/dracut" "$ig
 	# Files of Go modules have no execute permission.
 	chmod -R u=rwX,go=rX "$modules/30ignition" "$modules"/31poolboot-*
 	chmod +x "$modules/30ignition"/*.sh "$modules/30ignition/ignition-generator" "$modules"/31poolboot-*/*.sh
-	install -m 755 "$programs/$ignition" "$modules/30ignition/ignition"
+	install -m 755 "$programs/$ignition$selinux" "$modules/30ignition/ignition"
 	install -m 755 "$programs/network-data" "$modules/31poolboot-network/"
 	add="poolboot-network poolboot-grub poolboot-report poolboot-repeat"
 	grep -q partx "$modules/30ignition/module-setup.sh" || add+=" poolboot-partitions"
@@ -161,6 +165,13 @@ if ! is_built "$step" "$(cat "$dir/$initramfs.recipe")" "$here/files" "$here/gru
 	install -m 644 "$here/grub/grub.cfg" "$dir/boot/grub/"
 	install -m 644 "$here/grub/kernel-arguments.cfg" "$dir/boot/"
 	: >"$dir/boot/ignition.firstboot"
+	if [ -n "$selinux" ]; then
+		sed -i "s/'$/ security=selinux'/" "$dir/boot/kernel-arguments.cfg"
+		sed -i 's/$/ security=selinux/' "$tree/usr/lib/kernel/cmdline"
+		contexts=$tree/etc/selinux/default/contexts/files/file_contexts
+		"$tree/sbin/setfiles" -F -r "$tree" "$contexts" "$tree"
+		"$tree/sbin/setfiles" -F -r "$dir" "$contexts" "$dir/boot"
+	fi
 
 	check_fits "$dir/boot" "$boot_size" "set PACKAGES without some of the firmware: the initramfs contains that of every driver in it"
 	check_fits "$tree" "$root_size" "set ROOT_SIZE to a larger number of MiB"

@@ -24,6 +24,8 @@ const (
 	imageVariable = "POOLBOOT_TEST_IMAGE"
 	// olderImageVariable is the variable of the image with Ignition 2.14, which reads spec 3.3 and earlier versions.
 	olderImageVariable = "POOLBOOT_TEST_OLDER_IMAGE"
+	// selinuxImageVariable is the variable of the image with a policy of SELinux.
+	selinuxImageVariable = "POOLBOOT_TEST_SELINUX_IMAGE"
 )
 
 var (
@@ -47,7 +49,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	rack, err = machine.NewRack(context.WithoutCancel(ctx), GinkgoT().TempDir(), machine.Options{Image: image, Console: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(rack.Close()).To(Succeed()) })
-	lab = tenant.StartSite(ctx, site.Options{Hardware: rack, Address: machine.Address})
+	lab = tenant.StartSite(ctx, site.Options{Hardware: rack, Address: machine.Address, Agents: true})
 }, NodeTimeout(5*time.Minute))
 
 var _ = ReportAfterEach(func(report SpecReport) { tenant.ShowLogs(report, lab) })
