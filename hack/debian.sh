@@ -9,7 +9,7 @@ fail() {
 . /etc/os-release
 # sources prints the files that name the machine's mirrors of its distribution. Without lists apt does not know them.
 sources() {
-	apt-get indextargets --format '$(ORIGIN) $(SOURCESENTRY)' 'Created-By: Packages' | sed -n "s/^${ID^} \(.*\):[0-9]*$/\1/p" | sort -u
+	apt-get indextargets --format '$(ORIGIN) $(SOURCESENTRY)' 'Created-By: Packages' | sed -n "s/^${ID^}[^/]* \(\/.*\):[0-9]*$/\1/p" | sort -u
 }
 
 # install_debian ROOT PACKAGE...: installs packages and what they depend on in the new folder ROOT. The mounts of an

@@ -20,7 +20,7 @@ check_variables() {
 		fail "KERNEL=$kernel is not the name of a kernel package of Debian, which starts with linux-image-" "leave KERNEL out for virtual machines, or set KERNEL=linux-image-amd64 for hardware"
 	[ "${SELINUX:-1}" = 1 ] || fail "SELINUX=$SELINUX is not 1" "leave SELINUX out, or set SELINUX=1 for an image with Debian's policy"
 	for package in $packages; do
-		[[ $package =~ ^[a-z0-9][a-z0-9.+-]+$ ]] ||
+		[[ $package =~ ^[a-z0-9][a-z0-9.+-]+(/[a-z0-9-]+)?$ ]] ||
 			fail "PACKAGES: $package is not the name of a Debian package" "write names with spaces between them, for example PACKAGES=\"sudo firmware-bnx2x\""
 		[[ $package != linux-image-* ]] || fail "PACKAGES: $package is a kernel, and an image has one" "set KERNEL=$package instead"
 	done
@@ -33,8 +33,8 @@ check_packages() {
 		apt-get update -qq || fail "apt-get update failed" "correct the network, the proxy (Acquire::http::Proxy) or the sources of apt on this machine"
 	fi
 	[ -n "$(sources)" ] || fail "apt on this machine has no source of $ID's packages" "check /etc/apt/sources.list and /etc/apt/sources.list.d"
-	wanted=$(printf '%s\n' "$kernel" $packages)
-	known=$(apt-get indextargets --format '$(ORIGIN) $(FILENAME)' 'Created-By: Packages' | sed -n "s/^${ID^} //p" | while read -r name; do
+	wanted=$(printf '%s\n' "$kernel" $packages | sed 's|/.*||')
+	known=$(apt-get indextargets --format '$(ORIGIN) $(FILENAME)' 'Created-By: Packages' | sed -n "s/^${ID^}[^/]* //p" | while read -r name; do
 		"${APT_HELPER:-/usr/lib/apt/apt-helper}" cat-file "$name"
 	done | sed -n 's/^Package: //p' | grep -Fx "$wanted") || true
 	for package in $wanted; do

@@ -21,7 +21,7 @@ func newWorkshop(t *testing.T) workshop {
 	}
 	w.program("id", "echo 0")
 	w.program("dpkg", "echo amd64")
-	w.program("apt-get", `case $* in *SOURCESENTRY*) echo "Debian /etc/apt/sources.list:1" ;; *) echo "Debian $LISTS" ;; esac`)
+	w.program("apt-get", `case $* in *SOURCESENTRY*) echo "Debian /etc/apt/sources.list:1"; echo "Debian Backports /etc/apt/backports.list:1" ;; *) echo "Debian Backports $LISTS" ;; esac`)
 	w.program("apt-helper", `cat "$2"`)
 	w.program("df", "echo Avail; echo 9999")
 	w.write("lists", "Package: linux-image-cloud-amd64\nPackage: linux-image-amd64\nPackage: sudo\nPackage: firmware-linux\n")
@@ -52,7 +52,7 @@ func (w workshop) command(mode, image string, variables ...string) *exec.Cmd {
 
 func TestMachineThatCanBuildAnImage(t *testing.T) {
 	needsBookworm(t)
-	for _, variables := range [][]string{nil, {"KERNEL=linux-image-amd64"}, {"PACKAGES= sudo  firmware-linux "}, {"ROOT_SIZE=2048"}} {
+	for _, variables := range [][]string{nil, {"KERNEL=linux-image-amd64"}, {"PACKAGES= sudo  firmware-linux "}, {"PACKAGES=sudo/bookworm-backports"}, {"ROOT_SIZE=2048"}} {
 		w := newWorkshop(t)
 		if output, err := w.image("check", variables...); err != nil || output != "" {
 			t.Errorf("%v: %v: %s", variables, err, output)
@@ -111,7 +111,7 @@ func TestPackagesThatTheSourcesDoNotHave(t *testing.T) {
 	for variable, message := range map[string]string{
 		"KERNEL=linux-image-nonsense": "KERNEL=linux-image-nonsense: the apt sources of this machine have no such package. What to do: leave KERNEL out for virtual machines",
 		"PACKAGES=sudo intel-microcode": "PACKAGES: the apt sources of this machine have no package intel-microcode. What to do: correct its name, or add the component that has it to " +
-			"/etc/apt/sources.list and run apt-get update (firmware and microcode: non-free-firmware)\n",
+			"/etc/apt/backports.list /etc/apt/sources.list and run apt-get update (firmware and microcode: non-free-firmware)\n",
 		"PACKAGES=firmware-linux firmware": "PACKAGES: the apt sources of this machine have no package firmware.", // only a part of a name
 	} {
 		t.Run(variable, func(t *testing.T) {

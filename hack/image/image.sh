@@ -6,7 +6,7 @@
 # is repeated when its inputs change. Without a change, nothing is written. Images with other kernels have steps of their own.
 # The programs that are not in Debian are those of the folder PROGRAMS.
 # KERNEL is the Debian package of the kernel. Default: linux-image-cloud-amd64, which has drivers for virtual machines only.
-# PACKAGES are more Debian packages for the image, with spaces between them.
+# PACKAGES are more Debian packages for the image, with spaces between them, as NAME or NAME/SUITE.
 # ROOT_SIZE is the size of the root partition in MiB.
 # IGNITION is the folder of hack/tools, and the program, of the release of Ignition in the image. Default: ignition.
 # SELINUX=1 adds Debian's policy of SELinux, labels all files, and takes the program that labels what it writes, $IGNITION-selinux.
