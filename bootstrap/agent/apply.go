@@ -8,6 +8,7 @@ import (
 	"time"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/command"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
@@ -55,7 +56,7 @@ func (a *Agent) apply(ctx context.Context, node Node) (time.Duration, error) {
 	case err != nil:
 		return a.fail(err)
 	case u.plan.Reboots():
-		return a.enter(rebooting, func(j *journal) { j.Boot, j.ChangedAt, j.Reboots = a.Clock.BootID(), a.Clock.Uptime(), 0 })
+		return a.beginReboot(ctx, u)
 	}
 	return a.enter(acting, func(j *journal) { j.Boot, j.ChangedAt = a.Clock.BootID(), a.Clock.Uptime() })
 }
@@ -185,19 +186,33 @@ func (a *Agent) do(ctx context.Context, what string, action func(context.Context
 	return nil
 }
 
-// reboot reboots the host once: in another boot, the phase is over.
+// reboot reboots the host once: in another boot, or after a soft reboot, the phase is over.
 func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
-	if boot := a.Clock.BootID(); boot != a.journal.Boot {
-		if a.journal.Phase == returning {
-			return a.endUndo(ctx)
-		}
-		return a.enter(verifying, func(j *journal) { j.Boot, j.ChangedAt, j.VerifiedSince, j.Boots = boot, 0, a.Clock.Uptime(), 1 })
+	boot, softly := a.Clock.BootID(), time.Duration(0)
+	if boot == a.journal.Boot {
+		softly = a.softRebootedAt(ctx)
+	}
+	switch {
+	case boot == a.journal.Boot && softly == 0:
+	case a.journal.Phase == returning:
+		return a.endUndo(ctx)
+	default:
+		return a.enter(verifying, func(j *journal) {
+			j.Boot, j.ChangedAt, j.VerifiedSince, j.Boots, j.Started = boot, softly, a.Clock.Uptime(), 1, 0
+			if softly > 0 {
+				j.FirstBoot = ""
+			}
+		})
 	}
 	if a.requestedAt != 0 && a.Clock.Uptime()-a.requestedAt < rebootTimeout {
 		return rebootTimeout, nil
 	}
 	if a.journal.Phase == rebooting && supersedes(node, a.journal) { // it can be that the host does not reboot at all
 		return a.supersede()
+	}
+	method := a.journal.RebootMethod
+	if method != update.FullReboot && a.journal.Reboots > 0 {
+		return a.rebootFully(method, "it was requested and has not happened")
 	}
 	if a.journal.Reboots >= maxReboots {
 		why := fmt.Errorf("the host has not rebooted, although that was requested %d times", maxReboots)
@@ -210,6 +225,7 @@ func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
 		a.report.setUndo(a.journal.Failed.Of, agentv1.Rebooting, "the host returns to its previous configuration: "+a.journal.Failed.Why)
 	} else if u, err := a.loadUpdate(); err == nil { // the reboot does not depend on what is reported
 		a.report.setUpdate(u, agentv1.Rebooting)
+		a.report.addFullReboot(a.journal)
 	}
 	if left := a.leftForMetal3(node); left > 0 { // Step reports it
 		return left, nil
@@ -218,7 +234,12 @@ func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
 	if _, err := a.enter(a.journal.Phase, func(j *journal) { j.Reboots++ }); err != nil {
 		return now, err
 	}
-	if err := a.do(ctx, "reboot", a.Executors.Rebooter.Reboot); err != nil {
+	err := a.do(ctx, "reboot", func(ctx context.Context) error { return a.Executors.Rebooter.Reboot(ctx, method) })
+	switch {
+	case err != nil && method != update.FullReboot && ctx.Err() == nil:
+		a.Log.Error("the host can't reboot by the method of its pool", "method", method, "error", command.Detail(err))
+		return a.rebootFully(method, err.Error()+whereDetailsAre(err))
+	case err != nil:
 		return now, err
 	}
 	a.requestedAt = a.Clock.Uptime()

@@ -48,9 +48,9 @@ var _ = Describe("Invariant 9: a host that is interrupted at any step", func() {
 	}
 
 	// interrupt runs the same update again and again, and interrupts each run at another step.
-	interrupt := func(from, to update.Config, losesPower bool, breaks func(*world), verify func(w *world, first, second string, isA, isB []string)) {
-		assignA := func(w *world) assignment.Assignment { return w.assign("rendered-a", from) }
-		assignB := func(w *world) assignment.Assignment { return w.assign("rendered-b", to) }
+	interrupt := func(from, to update.Config, method update.RebootMethod, losesPower bool, breaks func(*world), verify func(w *world, first, second string, isA, isB []string)) {
+		assignA := func(w *world) assignment.Assignment { return w.assign("rendered-a", from, rebootsBy(method)) }
+		assignB := func(w *world) assignment.Assignment { return w.assign("rendered-b", to, rebootsBy(method)) }
 		wantA, wantB := fresh(assignA), fresh(assignB)
 		for stopAt := 1; ; stopAt++ {
 			w := newWorld()
@@ -73,36 +73,40 @@ var _ = Describe("Invariant 9: a host that is interrupted at any step", func() {
 	for _, losesPower := range []bool{false, true} {
 		how := map[bool]string{false: "by a killed agent", true: "by a power failure"}[losesPower]
 
-		DescribeTable("ends with the new configuration, "+how, func(file string, hasArguments bool) {
+		DescribeTable("ends with the new configuration, "+how, func(file string, hasArguments bool, method update.RebootMethod) {
 			a, b := configs(file)
 			if hasArguments {
 				a, b = withArguments(a, b)
 			}
-			interrupt(a, b, losesPower, func(*world) {}, func(w *world, _, second string, _, isB []string) {
+			interrupt(a, b, method, losesPower, func(*world) {}, func(w *world, _, second string, _, isB []string) {
 				Expect(w.state()).To(Equal("Done " + second))
 				Expect(isB).To(BeEmpty())
 			})
 		},
-			Entry("in an update with a restart", "/etc/restart/f", false),
-			Entry("in an update with a reboot", "/etc/f", true),
+			Entry("in an update with a restart", "/etc/restart/f", false, update.FullReboot),
+			Entry("in an update with a reboot", "/etc/f", true, update.FullReboot),
+			Entry("in an update with a kexec", "/etc/f", false, update.Kexec),
+			Entry("in an update with a soft reboot", "/etc/f", false, update.SoftReboot),
 		)
 
-		DescribeTable("ends with the old configuration if the new one does not work, "+how, func(file string, hasArguments bool, breaks func(*world)) {
+		DescribeTable("ends with the old configuration if the new one does not work, "+how, func(file string, hasArguments bool, method update.RebootMethod, breaks func(*world)) {
 			a, b := configs(file)
 			if hasArguments {
 				a, b = withArguments(a, b)
 			}
-			interrupt(a, b, losesPower, breaks, func(w *world, _, second string, isA, _ []string) {
+			interrupt(a, b, method, losesPower, breaks, func(w *world, _, second string, isA, _ []string) {
 				Expect(w.state()).To(Equal("Degraded " + second))
 				Expect(isA).To(BeEmpty())
 			})
 		},
-			Entry("after a restart", "/etc/restart/f", false, func(w *world) { w.isBroken = func() bool { return w.read("etc/restart/f") == "b" } }),
-			Entry("after a reboot", "/etc/f", true, func(w *world) { w.isBroken = func() bool { return w.read("etc/f") == "b" } }),
-			Entry("after the network was changed, so that the config server can't be reached", "/etc/systemd/network/f.network", true,
+			Entry("after a restart", "/etc/restart/f", false, update.FullReboot, func(w *world) { w.isBroken = func() bool { return w.read("etc/restart/f") == "b" } }),
+			Entry("after a reboot", "/etc/f", true, update.FullReboot, func(w *world) { w.isBroken = func() bool { return w.read("etc/f") == "b" } }),
+			Entry("after a kexec", "/etc/f", false, update.Kexec, func(w *world) { w.isBroken = func() bool { return w.read("etc/f") == "b" } }),
+			Entry("after a soft reboot", "/etc/f", false, update.SoftReboot, func(w *world) { w.isBroken = func() bool { return w.read("etc/f") == "b" } }),
+			Entry("after the network was changed, so that the config server can't be reached", "/etc/systemd/network/f.network", true, update.FullReboot,
 				func(w *world) { w.isCutOff = func() bool { return w.read("etc/systemd/network/f.network") == "b" } }),
-			Entry("because a restart fails", "/etc/restart/f", false, func(w *world) { w.fails["restart kubelet.service"] = errors.New("exit status 1") }),
-			Entry("because the operating system can't change", "/etc/f", true, func(w *world) {
+			Entry("because a restart fails", "/etc/restart/f", false, update.FullReboot, func(w *world) { w.fails["restart kubelet.service"] = errors.New("exit status 1") }),
+			Entry("because the operating system can't change", "/etc/f", true, update.FullReboot, func(w *world) {
 				w.fails["arguments two three"] = errors.New("exit status 1")
 			}),
 		)

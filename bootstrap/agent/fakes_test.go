@@ -202,15 +202,32 @@ func (f fakeUnits) Overrides(_ context.Context, units []string, configured map[s
 
 type fakeRebooter struct{ w *world }
 
-func (f fakeRebooter) Reboot(context.Context) error {
-	return f.w.change("reboot", func() error {
-		f.w.calls = append(f.w.calls, "reboot")
+func (f fakeRebooter) Reboot(_ context.Context, method update.RebootMethod) error {
+	name := map[update.RebootMethod]string{update.FullReboot: "reboot", update.Kexec: "kexec", update.SoftReboot: "soft-reboot"}[method]
+	return f.w.change(name, func() error {
+		f.w.calls = append(f.w.calls, name)
 		if f.w.shutsDownSlowly {
 			return nil
 		}
-		f.w.boot()
+		switch method {
+		case update.SoftReboot:
+			f.w.softReboot()
+		case update.Kexec:
+			arguments := f.w.arguments
+			if f.w.startsOtherKernel {
+				f.w.arguments = f.w.running
+			}
+			f.w.boot()
+			f.w.arguments = arguments
+		default:
+			f.w.boot()
+		}
 		panic(booted{}) // nothing after it runs
 	})
+}
+
+func (f fakeRebooter) Started(context.Context) (time.Duration, error) {
+	return f.w.started, f.w.fails["show"]
 }
 
 type fakeSource struct{ w *world }

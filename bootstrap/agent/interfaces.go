@@ -93,8 +93,12 @@ type Units interface {
 
 // Rebooter reboots the host.
 type Rebooter interface {
-	// Reboot requests an ordinary reboot, and returns when it is accepted. It can be repeated.
-	Reboot(ctx context.Context) error
+	// Reboot requests a reboot, and returns when it is accepted. It can be repeated. After an error, another method can
+	// be requested.
+	Reboot(ctx context.Context, method update.RebootMethod) error
+	// Started returns the uptime at which the programs of the host began to start: another one after a soft reboot,
+	// which is no boot.
+	Started(ctx context.Context) (time.Duration, error)
 }
 
 // Executors change the host.

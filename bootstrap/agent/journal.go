@@ -68,7 +68,7 @@ type journal struct {
 	Found []string `json:"found,omitempty"`
 	// Starts counts how often the phases applying and acting began: each start of the agent continues the update.
 	Starts int `json:"starts,omitempty"`
-	// FirstBoot is the boot in which the update began to change the host, and BegunAt when.
+	// FirstBoot is the boot in which the update began to change the host, "" after a soft reboot, and BegunAt when.
 	FirstBoot string    `json:"firstBoot,omitempty"`
 	BegunAt   time.Time `json:"begunAt,omitzero"`
 	// Boot is the boot in which the current phase began, and ChangedAt the uptime at which the host was changed in it.
@@ -85,6 +85,11 @@ type journal struct {
 	HasActed bool `json:"hasActed,omitempty"`
 	// Reboots counts the requests for the reboot of the phase.
 	Reboots int `json:"reboots,omitempty"`
+	// RebootMethod is how the host reboots, or rebooted last. FullReboot is why it is not the method of the assignment.
+	RebootMethod update.RebootMethod `json:"rebootMethod,omitempty"`
+	FullReboot   string              `json:"fullReboot,omitempty"`
+	// Started is what Rebooter.Started returned before a soft reboot, 0 if none is expected.
+	Started time.Duration `json:"started,omitempty"`
 	// Step counts the steps of an undo that have ended.
 	Step int `json:"step,omitempty"`
 	// IsUnread is set if the documents of the update that is undone can't be read: then only files return.

@@ -50,6 +50,13 @@ func (r *report) setUpdate(u *hostUpdate, state agentv1.State) {
 	r.effect = u.after.revision + " " + string(u.plan.Effect())
 }
 
+// addFullReboot adds why the host reboots fully, at the end: the manager finds it there.
+func (r *report) addFullReboot(j journal) {
+	if j.FullReboot != "" {
+		r.reason = strings.TrimSpace(shorten(r.reason, agentv1.MaxReason-len(j.FullReboot)-1) + "\n" + j.FullReboot)
+	}
+}
+
 func (r *report) is(target string, state agentv1.State) bool {
 	return r.target == target && r.state == state
 }

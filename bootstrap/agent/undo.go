@@ -98,14 +98,16 @@ func (a *Agent) undo(ctx context.Context) (time.Duration, error) {
 		}
 		mayContinue = true
 	}
-	hasBooted := a.Clock.BootID() != a.journal.FirstBoot
+	hasBooted := a.hasRebooted(ctx, a.journal.FirstBoot)
 	isIncomplete := u == nil || len(a.journal.UndoErrors) > 0 || slices.ContainsFunc(a.journal.LeftOver, func(entry leftEntry) bool {
 		return entry.Of == a.journal.Target
 	}) || slices.ContainsFunc(a.Files.LeftOver(), func(entry hostfiles.LeftOver) bool {
 		return !slices.Contains(a.journal.FilesLeft, entry.Path)
 	})
 	if isIncomplete && (u == nil || !u.isRepair()) || u != nil && u.plan.Reboots() && hasBooted {
-		return a.enter(returning, func(j *journal) { j.Boot, j.Reboots = a.Clock.BootID(), 0 })
+		return a.enter(returning, func(j *journal) {
+			j.Boot, j.Reboots, j.RebootMethod, j.Started = a.Clock.BootID(), 0, update.FullReboot, 0
+		})
 	}
 	return a.endUndo(ctx, a.undoProblems()...)
 }
@@ -230,7 +232,7 @@ func (a *Agent) undoOperation(ctx context.Context, left *time.Duration, osTimeou
 // are tried. If the update has not come to its actions, only units that it stopped are restarted. What the reboot of
 // the host would not change is added to why the update failed, and is no error.
 func (a *Agent) undoActions(ctx context.Context, u *hostUpdate) error {
-	if u.plan.Reboots() && a.Clock.BootID() != a.journal.FirstBoot {
+	if u.plan.Reboots() && a.hasRebooted(ctx, a.journal.FirstBoot) {
 		return nil
 	}
 	left := a.do(ctx, string(update.DaemonReload), a.Executors.Units.DaemonReload)

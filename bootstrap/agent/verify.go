@@ -67,6 +67,8 @@ func (a *Agent) verify(ctx context.Context, node Node) (time.Duration, error) {
 		switch whyNot, err := a.whyNotBooted(ctx, u); {
 		case err != nil: // it is asked again
 			why = "what the host booted is not known: " + err.Error()
+		case whyNot != "" && a.journal.RebootMethod != update.FullReboot:
+			return a.rebootFully(a.journal.RebootMethod, whyNot)
 		case whyNot != "":
 			return a.fail(errors.New(whyNot))
 		default:
@@ -74,6 +76,7 @@ func (a *Agent) verify(ctx context.Context, node Node) (time.Duration, error) {
 		}
 	}
 	a.report.set(a.journal.Target, agentv1.Verifying, why)
+	a.report.addFullReboot(a.journal)
 	if why != "" {
 		a.ready.isReady = false
 	} else if !a.ready.isReady {
@@ -105,7 +108,7 @@ func (a *Agent) whyNotBooted(ctx context.Context, u *hostUpdate) (string, error)
 	changes := func(kind update.OperationKind) bool {
 		return slices.ContainsFunc(u.plan.Operations, func(o update.Operation) bool { return o.Kind == kind })
 	}
-	if changes(update.ChangeKernelArguments) {
+	if changes(update.ChangeKernelArguments) || a.journal.RebootMethod == update.Kexec { // no boot loader chose them
 		missing, additional, err := a.Executors.KernelArguments.Differences(argumentsOf(u.after.config))
 		switch {
 		case err != nil:

@@ -59,6 +59,10 @@ type world struct {
 	uptime    time.Duration
 	wallclock time.Time
 	lease     time.Time
+	// started is when systemd started last, in a boot or a soft reboot.
+	started time.Duration
+	// startsOtherKernel is set if a kexec does not start what is configured.
+	startsOtherKernel bool
 	// shutsDownSlowly is set if the agent goes on while the host shuts down.
 	shutsDownSlowly bool
 	// losesPower is set if the host boots when the agent is killed.
@@ -118,7 +122,7 @@ func newWorld() *world {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, directory)
 	w := &world{
-		directory: directory, enablement: map[string]update.Enablement{}, accounts: map[string]string{}, boots: 1, uptime: time.Hour,
+		directory: directory, enablement: map[string]update.Enablement{}, accounts: map[string]string{}, boots: 1, started: time.Second, uptime: time.Hour,
 		wallclock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), isBroken: func() bool { return false }, isCutOff: func() bool { return false }, found: func() []string { return nil }, units: func() map[string]unitstate.State { return nil }, drains: true, can: update.AllCapabilities,
 		documents: map[string][]byte{}, rendered: map[string][]byte{}, contents: map[string][]byte{}, programs: map[string][]byte{}, fails: map[string]error{},
 		node: Node{Known: true, Annotations: map[string]string{}, Ready: true},
@@ -172,13 +176,20 @@ func (w *world) change(name string, do func() error) error {
 // boot boots the host: the kubelet starts, and the kernel has new arguments.
 func (w *world) boot() {
 	w.boots++
-	w.uptime = w.bootTime + 30*time.Second
+	w.started, w.uptime = w.bootTime+10*time.Second, w.bootTime+30*time.Second
 	if !w.losesArguments {
 		w.running, w.runningOS = slices.Clone(w.arguments), w.os.Image
 	}
 	if w.rebooted != nil {
 		w.rebooted()
 	}
+}
+
+// softReboot starts the host again with the same kernel.
+func (w *world) softReboot() {
+	w.started = w.uptime + 10*time.Second
+	w.uptime += 30 * time.Second
+	w.wallclock = w.wallclock.Add(30 * time.Second)
 }
 
 // pass lets time pass: the kubelet reports, and the manager drains.

@@ -35,6 +35,8 @@ type Assignment struct {
 	ReadyDeadlineSeconds int32 `json:"readyDeadlineSeconds"`
 	// RepairsDrift means that the agent corrects differences from the configuration. Otherwise it reports them only.
 	RepairsDrift bool `json:"repairsDrift,omitempty"`
+	// RebootMethod is how the host reboots for an update if the change and the host allow it.
+	RebootMethod update.RebootMethod `json:"rebootMethod,omitempty"`
 	// Force is any text. When it changes, the agent applies the configuration again, also if nothing else has changed
 	// and also if that is not possible without losing a change that was made by hand.
 	Force string `json:"force,omitempty"`

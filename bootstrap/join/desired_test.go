@@ -150,16 +150,18 @@ var _ = Describe("The assignment of a host", func() {
 		Expect(a.Config).To(Equal(in.Rendered))
 		Expect([]int32{a.MinReadySeconds, a.ReadyDeadlineSeconds}).To(Equal([]int32{10, 1200}))
 		Expect(a.RepairsDrift).To(BeFalse())
+		Expect(a.RebootMethod).To(Equal(update.FullReboot))
 		Expect(a.Force).To(BeEmpty())
 		Expect(a.Agent).To(HaveValue(Equal(in.Offer.Agent)))
 		Expect(a.Policy.Paths).To(And(HaveKey("/etc/chrony.conf"), HaveKey("/etc/app.conf"), HaveKey("/etc/containers/policy.json")))
 
 		in.Pool.Spec.Updates.MinReadySeconds, in.Pool.Spec.Updates.ReadyDeadlineSeconds = ptr.To[int32](0), 60
-		in.Pool.Spec.Updates.DriftPolicy = poolv1.DriftRepair
+		in.Pool.Spec.Updates.DriftPolicy, in.Pool.Spec.Updates.RebootMethod = poolv1.DriftRepair, poolv1.RebootKexec
 		in.Config.Annotations[bootstrapv1.ForceUpdateAnnotation] = "again"
 		a = assignmentOf(in)
 		Expect([]int32{a.MinReadySeconds, a.ReadyDeadlineSeconds}).To(Equal([]int32{0, 60}))
 		Expect(a.RepairsDrift).To(BeTrue())
+		Expect(a.RebootMethod).To(Equal(update.Kexec))
 		Expect(a.Force).To(Equal("again"))
 	})
 

@@ -90,6 +90,10 @@ var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotat
 // client certificate of the kubelet.
 const CertificateNotAccepted = "the config server does not accept the certificate of the kubelet"
 
+// FullRebootInsteadOf begins the end of ReasonAnnotation that says why a host reboots fully although its pool prefers
+// another method.
+const FullRebootInsteadOf = "a full reboot instead of "
+
 // UnitMissing is in the text about a unit of FailingUnitsAnnotation that does not exist on the host: it has no log.
 const UnitMissing = "does not exist on the host"
 

@@ -149,7 +149,8 @@ type HostUpdate struct {
 	// +optional
 	Result UpdateResult `json:"result,omitempty"`
 
-	// message is why the result is Degraded, Unreconcilable or UnitsFailing, or what failed until it was Superseded.
+	// message is why the result is Degraded, Unreconcilable or UnitsFailing, what failed until it was Superseded, or
+	// why the host rebooted fully although spec.updates.rebootMethod of its pool is another method.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024

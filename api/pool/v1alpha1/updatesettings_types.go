@@ -78,6 +78,13 @@ type UpdateSettings struct {
 	// Repair also corrects them. Defaults to Report.
 	// +optional
 	DriftPolicy DriftPolicy `json:"driftPolicy,omitempty"`
+
+	// rebootMethod is how a host reboots for an update: Full through its firmware and boot loader; Kexec starts the
+	// kernel that would boot next, without the firmware; SoftReboot restarts everything but the kernel, as systemctl
+	// soft-reboot does. If the change or the host does not allow it, and when an update is undone, the host reboots
+	// fully. Defaults to Full.
+	// +optional
+	RebootMethod RebootMethod `json:"rebootMethod,omitempty"`
 }
 
 // DrainTimeoutPolicy is what happens when a Node is not drained in time.
@@ -114,6 +121,20 @@ const (
 	DriftReport DriftPolicy = "Report"
 	// DriftRepair also corrects them.
 	DriftRepair DriftPolicy = "Repair"
+)
+
+// RebootMethod is how a host reboots for an update.
+//
+// +kubebuilder:validation:Enum=Full;Kexec;SoftReboot
+type RebootMethod string
+
+const (
+	// RebootFull reboots through the firmware and the boot loader.
+	RebootFull RebootMethod = "Full"
+	// RebootKexec starts the kernel that would boot next, without the firmware and the boot loader.
+	RebootKexec RebootMethod = "Kexec"
+	// RebootSoft restarts everything but the kernel.
+	RebootSoft RebootMethod = "SoftReboot"
 )
 
 // Defaults of the times in a pool's spec. The CRDs have no defaults: an object is stored as it was written.

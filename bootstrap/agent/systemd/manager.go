@@ -202,9 +202,3 @@ func (m Manager) Check(ctx context.Context) (found []string, err error) {
 	}
 	return strings.Split(strings.TrimSpace(string(output)), "\n"), nil
 }
-
-// Reboot requests an ordinary reboot: services are stopped first. It returns when the request is accepted.
-func (m Manager) Reboot(ctx context.Context) error {
-	_, err := m.Runner.Run(ctx, systemctl, "--no-wall", "--no-block", "--check-inhibitors=no", "reboot")
-	return err
-}

@@ -17,6 +17,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/command"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/systemd"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/unitstate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
@@ -132,7 +133,9 @@ func call(arguments []string) {
 	case "state":
 		r.State, err = manager.State(ctx, unit)
 	case "reboot":
-		err = manager.Reboot(ctx)
+		err = manager.Reboot(ctx, update.RebootMethod(unit))
+	case "started":
+		_, err = manager.Started(ctx)
 	default:
 		panic(method)
 	}
@@ -329,6 +332,24 @@ var _ = Describe("The systemd of a host", Ordered, func() {
 			Expect(callWithin(ctx, time.Second, "restart", "waiting.service").Error).To(HaveSuffix(": it waits for slow.service"))
 		})
 	})
+
+	DescribeTable("does not reboot by a method that the host refuses, and goes on", func(ctx SpecContext, method, entry, why string) {
+		if entry != "" {
+			Expect(host.Run(ctx, "mkdir", "-p", path.Dir(systemd.BootEntryProgram))).To(BeEmpty())
+			Expect(host.WriteFile(systemd.BootEntryProgram, []byte("#!/bin/sh\nprintf '"+entry+"'\n"), 0o755)).To(Succeed())
+		}
+		Expect(try(ctx, "reboot", method).Error).To(ContainSubstring(why))
+		Expect(try(ctx, "started", "").Error).To(BeEmpty())
+		Expect(host.Run(ctx, "systemctl", "list-jobs", "--no-legend")).To(BeEmpty())
+	},
+		Entry("kexec without a program that knows the kernel", "Kexec", "", "the kernel that boots next is not known: the host has no program "+systemd.BootEntryProgram),
+		Entry("kexec of nothing", "Kexec", `linux /boot/none\noptions ro\n`, "it has not all of the lines linux, initrd and options"),
+		Entry("kexec of two kernels", "Kexec", `linux /a\nlinux /b\n`, "it has two lines linux"),
+		Entry("kexec of a kernel that does not exist", "Kexec", `linux /boot/none\ninitrd /boot/none\noptions ro\n`, "open /boot/none: no such file or directory"),
+		Entry("kexec of what the running kernel refuses", "Kexec", `linux /etc/passwd\ninitrd /etc/passwd\noptions ro\n`, "the running kernel refuses to load /etc/passwd: "),
+		Entry("a soft reboot with systemd 252", "SoftReboot", "", "soft-reboot"),
+		Entry("a method that this version does not know", "Warm", "", "this agent knows no reboot method Warm"),
+	)
 
 	It("reboots", func(ctx SpecContext) {
 		boot, err := host.Run(ctx, "cat", "/proc/sys/kernel/random/boot_id")

@@ -215,7 +215,10 @@ var _ = Describe("The firmware of a host whose update reboots it", func() {
 		Entry("it was reset by hand", func(ctx SpecContext) { w.reports(ctx, 0, agentv1.Verifying, revisionOf(0, "rendered-worker-2"), "") }),
 		Entry("its update is complete", func(ctx SpecContext) { w.complete(ctx, 0) }),
 		Entry("it undoes its update", func(ctx SpecContext) {
-			w.reports(ctx, 0, agentv1.Rebooting, revisionOf(0, "rendered-worker-2"), agentv1.IsReturning+"it failed")
+			w.reports(ctx, 0, agentv1.Rebooting, revisionOf(0, "rendered-worker-2"), "it failed")
+			w.changeNode(ctx, 0, func(node *corev1.Node) {
+				node.Annotations[agentv1.UndoingAnnotation] = revisionOf(0, "rendered-worker-2")
+			})
 		}),
 		Entry("its Node was deleted", func(ctx SpecContext) { Expect(w.workload.Delete(ctx, w.node(ctx, 0))).To(Succeed()) }),
 		Entry("its Machine is deleted", func(ctx SpecContext) {

@@ -85,6 +85,18 @@ var _ = Describe("The record of an update", func() {
 		Expect(history()).To(And(HaveLen(bootstrapv1.MaxUpdateHistory), HaveEach(HaveField("Result", bootstrapv1.UpdateResultDone))))
 	})
 
+	It("stays in the history of the host with why it rebooted fully although its pool prefers another method", func(ctx SpecContext) {
+		w, _ := begin(ctx)
+		why := agentv1.FullRebootInsteadOf + "Kexec: operation not permitted"
+		w.reports(ctx, 0, agentv1.Rebooting, revision, "update to rendered-worker-2: file /etc/web (Reboot: no policy covers it)\n"+why)
+		w.settle(ctx)
+		w.reports(ctx, 0, agentv1.Verifying, revision, "the Node is not Ready\n"+why)
+		w.settle(ctx)
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(w.config(ctx, 0).Status.Update.History).To(HaveExactElements(And(HaveField("Result", bootstrapv1.UpdateResultDone), HaveField("Message", why))))
+	})
+
 	It("keeps what failed until the host was told to run another config, and not what was going on", func(ctx SpecContext) {
 		w, _ := begin(ctx)
 		w.reports(ctx, 0, agentv1.Applying, revision, "file /etc/web changes")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,11 +58,15 @@ func (h *host) keepFailure() {
 	}
 }
 
-// setHistory records when an update of a host begins, and when and how it ends. Units can fail after its end, too.
+// setHistory records when an update of a host begins, why it reboots fully although its pool prefers another method,
+// and when and how it ends. Units can fail after its end, too.
 func (h *host) setHistory(now time.Time) {
 	update, failing := &h.Config.Status.Update, h.Report.DescribeFailingUnits()
 	if count := len(update.History); count > 0 && update.History[count-1].CompletionTime == nil {
 		last, result := &update.History[count-1], h.result(h.Config)
+		if at := strings.Index(h.Report.Reason, agentv1.FullRebootInsteadOf); at >= 0 && h.Progress() == rollout.InUpdate {
+			last.Message = rollout.Clean(h.Report.Reason[at:], bootstrapv1.MaxUpdateMessage)
+		}
 		switch {
 		case last.Configuration != update.Desired.Name:
 			result = bootstrapv1.UpdateResultSuperseded

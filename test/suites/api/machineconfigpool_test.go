@@ -42,7 +42,7 @@ var _ = Describe("A MachineConfigPool", func() {
 	DescribeTable("is accepted with these fields for updates:", func(ctx SpecContext, spec string) {
 		expectAccepted("MachineConfigPool")(ctx, "spec: {"+spec+"}")
 	},
-		Entry(nil, `maxUnavailable: 3, updates: {failureDomainLabel: example.com/rack, minReadySeconds: 0, readyDeadlineSeconds: 60, drainTimeoutSeconds: 604800, drainTimeoutPolicy: Force, diskPolicy: NewHostsOnly, driftPolicy: Repair}, hosts: {architecture: arm64, networkRenderer: NetworkManager}`),
+		Entry(nil, `maxUnavailable: 3, updates: {failureDomainLabel: example.com/rack, minReadySeconds: 0, readyDeadlineSeconds: 60, drainTimeoutSeconds: 604800, drainTimeoutPolicy: Force, diskPolicy: NewHostsOnly, driftPolicy: Repair, rebootMethod: SoftReboot}, hosts: {architecture: arm64, networkRenderer: NetworkManager}`),
 		Entry(nil, `updates: {maintenanceWindow: {schedule: "0 22 * * 6", durationMinutes: 240, timeZone: Europe/Berlin}}`),
 		Entry(nil, `updates: {gates: [{name: storage, objectRef: {apiVersion: ceph.rook.io/v1, kind: CephCluster, namespace: rook-ceph, name: main}, expression: "object.status.ceph.health == 'HEALTH_OK'"},
 			{name: node, objectRef: {apiVersion: v1, kind: Node, name: a.example.com}, expression: "true"}]}`),
@@ -78,6 +78,7 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry(nil, `updates: {drainTimeoutSeconds: 604801}`, "updates.drainTimeoutSeconds", "less than or equal to 604800"),
 		Entry(nil, `updates: {drainTimeoutPolicy: Never}`, "updates.drainTimeoutPolicy", `"Wait", "Force"`),
 		Entry(nil, `updates: {diskPolicy: NewHosts}`, "updates.diskPolicy", `"Refuse", "NewHostsOnly"`),
+		Entry(nil, `updates: {rebootMethod: Warm}`, "updates.rebootMethod", `"Full", "Kexec", "SoftReboot"`),
 		Entry(nil, `updates: {driftPolicy: Undo}`, "updates.driftPolicy", `"Report", "Repair"`),
 		Entry(nil, `hosts: {architecture: s390x}`, "hosts.architecture", `"amd64", "arm64"`),
 		Entry(nil, `hosts: {networkRenderer: Netplan}`, "hosts.networkRenderer", `"SystemdNetworkd", "NetworkManager", "None"`),
