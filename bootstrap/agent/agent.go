@@ -112,6 +112,8 @@ type Agent struct {
 	repairs int
 	// retriedAt is when what is left over was tried again last, 0 if it was not since the agent started.
 	retriedAt time.Duration
+	// staging is the last try to stage the next update.
+	staging stagingTry
 	// carrying is what can be interrupted by another revision.
 	carrying carrying
 	// unread counts the tries of an undo that could not read what it undoes.
@@ -249,6 +251,11 @@ func (a *Agent) enter(next phase, change func(*journal)) (time.Duration, error) 
 	if err := a.store.writeJournal(changed); err != nil {
 		return now, err
 	}
+	if next == idle && a.journal.Phase != idle {
+		if err := a.store.keepContents(nil); err != nil {
+			return now, err
+		}
+	}
 	if next != a.journal.Phase {
 		a.Log.Info("phase", "from", a.journal.Phase, "to", next, "revision", changed.Target)
 	}
@@ -308,8 +315,17 @@ func (a *Agent) forget() (time.Duration, error) {
 	return now, nil
 }
 
-// rest is the phase without an update: it checks the host, and accepts an update.
+// rest is the phase without an update: it checks the host, accepts an update, and stages the next one.
 func (a *Agent) rest(ctx context.Context, node Node) (time.Duration, error) {
+	wait, err := a.checkOrAccept(ctx, node)
+	if err != nil || wait == now {
+		return wait, err
+	}
+	return a.stageNext(ctx, node, wait)
+}
+
+// checkOrAccept checks the host, and accepts an update.
+func (a *Agent) checkOrAccept(ctx context.Context, node Node) (time.Duration, error) {
 	if err := a.Files.RollBack(); err != nil {
 		return now, err
 	}

@@ -254,8 +254,24 @@ func (f fakeSource) Rendered(_ context.Context, name string) ([]byte, error) {
 }
 
 func (f fakeSource) Contents(_ context.Context, resource types.Resource) ([]byte, error) {
+	f.w.fetched = append(f.w.fetched, *resource.Source)
 	return f.w.contents[*resource.Source], f.w.fails["contents"]
 }
+
+func (f fakeSource) Limit(bytesPerSecond int64) { f.w.limit = bytesPerSecond }
+
+type fakeImages struct{ w *world }
+
+func (f fakeImages) Pull(ctx context.Context, image string) error {
+	return f.w.change("pull "+image, func() error {
+		if during := f.w.during["pull "+image]; during != nil {
+			return during(ctx)
+		}
+		return nil
+	})
+}
+
+func (f fakeImages) Directory() string { return "/etc" }
 
 func (f fakeSource) Program(_ context.Context, sum string) ([]byte, error) {
 	f.w.downloads++

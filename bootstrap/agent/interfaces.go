@@ -39,6 +39,22 @@ type Refuser interface {
 	Refusal(ctx context.Context, operation update.Operation) string
 }
 
+// Stager is an Executor whose programs can download before an update what it needs.
+type Stager interface {
+	// Stage downloads what an operation needs, and changes nothing that the host runs or boots. It can be repeated.
+	Stage(ctx context.Context, operation update.Operation) error
+	// StagingDirectory is where it is stored.
+	StagingDirectory() string
+}
+
+// Images pulls container images.
+type Images interface {
+	// Pull returns when the container runtime has an image, which has the digest in its name if there is one.
+	Pull(ctx context.Context, image string) error
+	// Directory is where the container runtime has images.
+	Directory() string
+}
+
 // OS is the Executor of update.ChangeOS.
 type OS interface {
 	Executor
@@ -113,6 +129,8 @@ type Executors struct {
 	KernelArguments KernelArguments
 	// OS is for update.ChangeOS.
 	OS OS
+	// Images is for container images that an update needs.
+	Images Images
 	// Units and Rebooter are for the actions after the operations.
 	Units    Units
 	Rebooter Rebooter
@@ -152,6 +170,8 @@ type Source interface {
 	// Rendered returns the document of a rendered config. The caller verifies the hash. The error is ErrRefused if it
 	// is not for this host.
 	Rendered(ctx context.Context, name string) ([]byte, error)
+	// Limit sets how many bytes per second are downloaded at most. 0 is no limit.
+	Limit(bytesPerSecond int64)
 	// Contents returns the contents of a file that a configuration has at a URL. The caller verifies the hash.
 	Contents(ctx context.Context, resource types.Resource) ([]byte, error)
 	// Program returns the program of an agent. The caller verifies the hash.

@@ -271,7 +271,7 @@ var _ = Describe("An update", func() {
 		for i := range 10 {
 			w.offer(w.assign(fmt.Sprint("rendered-b", i), withFiles("/etc/f", fmt.Sprint("b", i))))
 			Expect(w.run()).To(Succeed())
-			Expect(documents()).To(HaveLen(5), "the journal and the documents of two revisions")
+			Expect(documents()).To(HaveLen(6), "the journal, the documents of two revisions, and what was downloaded for the second")
 		}
 		last := w.offer(w.assign("rendered-c", withFiles("/etc/none/g", "c", "/etc/f", "a")))
 		Expect(w.run()).To(Succeed())

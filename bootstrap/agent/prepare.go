@@ -45,6 +45,14 @@ func (a *Agent) evaluate(ctx context.Context, node Node, desired string) (accept
 	if why := a.refusal(limited, u); why != "" {
 		return refuse(agentv1.Unreconcilable, why)
 	}
+	work, done := a.carrying.beginStaging(ctx, node)
+	defer done()
+	switch err := a.stage(work, u); { // nothing is downloaded after the Node is cordoned
+	case work.Err() != nil && ctx.Err() == nil: // the host should have another revision now
+		return true, nil
+	case err != nil:
+		return false, err
+	}
 	var check *hostfiles.CheckError
 	switch err := a.check(limited, u); {
 	case errors.As(err, &check):

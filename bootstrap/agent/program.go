@@ -14,14 +14,11 @@ import (
 
 // replaceProgram replaces the program of the agent if the manager offers another one. It returns ErrReplaced if it did.
 func (a *Agent) replaceProgram(ctx context.Context, offer *assignment.Agent) error {
-	if a.Program == nil || offer == nil {
+	want := a.offeredProgram(offer)
+	if want == "" {
 		return nil
 	}
-	version, sum, architecture := a.Program.Running()
-	want := strings.ToLower(offer.SHA512[architecture])
-	if want == "" || want == sum || a.journal.RefusedProgram != nil && a.journal.RefusedProgram.Of == want {
-		return nil
-	}
+	version := a.version()
 	if why := whyNotReplace(version, offer); why != "" {
 		a.Log.Warn("the offered program is not used", "version", offer.Version, "reason", why)
 		return a.refuseProgram(want, why)
@@ -56,6 +53,24 @@ func (a *Agent) replaceProgram(ctx context.Context, offer *assignment.Agent) err
 	return a.tried.err // updates do not wait for a program that was downloaded
 }
 
+// offeredProgram returns the hash of a program that is offered instead of the running one and was not refused, or "".
+func (a *Agent) offeredProgram(offer *assignment.Agent) string {
+	if a.Program == nil || offer == nil {
+		return ""
+	}
+	_, sum, architecture := a.Program.Running()
+	want := strings.ToLower(offer.SHA512[architecture])
+	if want == sum || a.journal.RefusedProgram != nil && a.journal.RefusedProgram.Of == want {
+		return ""
+	}
+	return want
+}
+
+func (a *Agent) version() string {
+	version, _, _ := a.Program.Running()
+	return version
+}
+
 // programTry is the last try to replace the program that failed. It is tried again, after a time that grows: programs
 // are large, their check needs the API server, and the host can have a full disk. One that does not work again and
 // again is refused for good.
@@ -69,8 +84,11 @@ type programTry struct {
 	next time.Duration
 }
 
-// downloadProgram downloads a program and verifies it.
+// downloadProgram returns a program that was staged, or downloads and verifies it.
 func (a *Agent) downloadProgram(ctx context.Context, version, want string) ([]byte, error) {
+	if stored, err := a.store.root.ReadFile(a.store.contentsPath(want)); err == nil && hasSHA512(stored, want) {
+		return stored, nil
+	}
 	limited, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
 	contents, err := a.Source.Program(limited, want)

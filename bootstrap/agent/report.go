@@ -28,6 +28,8 @@ type report struct {
 	undoing bool
 	// effect is the value of agentv1.EffectAnnotation, or "" while no update was planned since the agent started.
 	effect string
+	// staging is the value of agentv1.StagingAnnotation while an update is staged, or "".
+	staging string
 	// problem is why the agent can't go on at the moment, and tries again.
 	problem string
 	// notAccepted is why the config server does not accept the host, "" if it did the last time.
@@ -82,6 +84,9 @@ func (a *Agent) annotations() map[string]string {
 	}
 	if a.report.undoing {
 		annotations[agentv1.UndoingAnnotation] = a.report.target
+	}
+	if a.current != nil {
+		annotations[agentv1.StagingAnnotation] = cmp.Or(a.report.staging, a.journal.Current)
 	}
 	if a.report.effect != "" {
 		annotations[agentv1.EffectAnnotation] = a.report.effect

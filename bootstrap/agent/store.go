@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/diskspace"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 )
@@ -25,6 +26,7 @@ type store struct {
 	directory string
 	// before is called before each change of the disk. Tests interrupt the agent with it.
 	before func(change string)
+	disk   diskspace.Host
 }
 
 // Endings of the names of documents, after the revision.
@@ -38,7 +40,7 @@ const (
 const maxStored = 16 << 20
 
 func openStore(root *os.Root, directory string) *store {
-	return &store{root: root, directory: strings.TrimPrefix(directory, "/"), before: func(string) {}}
+	return &store{root: root, directory: strings.TrimPrefix(directory, "/"), before: func(string) {}, disk: diskspace.Host{Root: root.Name()}}
 }
 
 // newStore returns a store, and creates its directory.

@@ -39,6 +39,9 @@ type carrying struct {
 	journal journal
 	began   time.Time
 	cancel  context.CancelFunc
+	// endStaging ends the staging of the next update, if there is one. staged is the Node with which it began.
+	endStaging context.CancelFunc
+	staged     Node
 	// timer checks again when the update has lasted long enough.
 	timer *time.Timer
 }
@@ -61,7 +64,25 @@ func (c *carrying) begin(ctx context.Context, node Node, j journal) (work contex
 	}
 }
 
+// beginStaging returns a context that ends when the Node names other revisions than those with which the staging of
+// the next one began. Call done after the work.
+func (c *carrying) beginStaging(ctx context.Context, node Node) (work context.Context, done context.CancelFunc) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	work, c.endStaging = context.WithCancel(ctx)
+	c.staged = node
+	if c.seen != nil {
+		c.check(*c.seen)
+	}
+	return work, c.endStaging
+}
+
 func (c *carrying) check(node Node) {
+	for _, revision := range []string{agentv1.DesiredAnnotation, agentv1.NextAnnotation} {
+		if c.endStaging != nil && node.Known && node.Annotations[revision] != c.staged.Annotations[revision] {
+			c.endStaging()
+		}
+	}
 	if c.cancel == nil || !node.Known || !supersedes(node, c.journal) {
 		return
 	}

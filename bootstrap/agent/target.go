@@ -118,7 +118,7 @@ func (a *Agent) fetchTarget(ctx context.Context, revision string, document []byt
 	}
 	t, err := newTarget(revision, assigned, rendered)
 	if err != nil {
-		return nil, err
+		return nil, &unreadableError{err}
 	}
 	if err := a.store.keep(append(a.journal.keptRevisions(), a.journal.disks(), a.journal.Current, a.journal.Target)...); err != nil { // what was accepted and replaced
 		return nil, err
@@ -128,6 +128,12 @@ func (a *Agent) fetchTarget(ctx context.Context, revision string, document []byt
 	}
 	return t, a.store.put(revision, document, rendered)
 }
+
+// unreadableError means that this agent can't read a configuration, which a later one can.
+type unreadableError struct{ err error }
+
+func (e *unreadableError) Error() string { return e.err.Error() }
+func (e *unreadableError) Unwrap() error { return e.err }
 
 // fetchRendered downloads a rendered config and verifies it, unless its hash is empty.
 func (a *Agent) fetchRendered(ctx context.Context, want assignment.RenderedConfig) ([]byte, error) {
@@ -205,7 +211,7 @@ func (a *Agent) host(ctx context.Context) (hosttree.System, error) {
 		Accounts:       hosttree.ParseAccounts(passwd, group),
 		SingleKeysFile: a.journal.SingleKeysFile,
 		Fetch: func(resource types.Resource) ([]byte, error) {
-			return a.Source.Contents(ctx, resource)
+			return a.contents(ctx, resource)
 		},
 	}, err
 }

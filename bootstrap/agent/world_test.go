@@ -11,12 +11,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/diskspace"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/unitstate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
@@ -99,7 +101,13 @@ type world struct {
 	left      []hostfiles.LeftOver
 	refusals  map[string]string // by executor
 	program   *fakeProgram
-	downloads int // of programs
+	downloads int      // of programs
+	fetched   []string // URLs of contents that were downloaded
+	limit     int64    // of downloads
+	// full is how many bytes of the disk are left, if that is not 0.
+	full atomic.Int64
+	// agent is the one that was started last.
+	agent *Agent
 	// onRendered is called once, when the agent downloads a rendered config. It can be nil.
 	onRendered func()
 
@@ -220,7 +228,7 @@ func (w *world) begin() (a *Agent, stop func()) {
 		Root: root, StateDirectory: "/var/lib/poolboot/agent", Files: &fakeFiles{files, w}, Capabilities: w.can,
 		Executors: Executors{
 			Accounts: &fakeExecutor{w, "accounts"}, KubeletFlags: &fakeExecutor{w, "flags"}, Enablement: &fakeExecutor{w, "enablement"}, KernelArguments: &fakeExecutor{w, "arguments"},
-			OS: &fakeExecutor{w, "os"}, Units: fakeUnits{w}, Rebooter: fakeRebooter{w},
+			OS: &fakeExecutor{w, "os"}, Units: fakeUnits{w}, Rebooter: fakeRebooter{w}, Images: fakeImages{w},
 			Check: func(context.Context) ([]string, error) { return w.found(), w.fails["check"] },
 		},
 		Source: fakeSource{w}, Cluster: fakeCluster{w}, Clock: fakeClock{w}, Log: slog.New(slog.NewTextHandler(GinkgoWriter, nil)),
@@ -234,6 +242,13 @@ func (w *world) begin() (a *Agent, stop func()) {
 		Expect(err).NotTo(HaveOccurred())
 	}
 	a.store.before = w.step
+	a.store.disk.Stat = func(directory string) (free, total int64, err error) {
+		if full := w.full.Load(); full != 0 {
+			return full, 100 << 30, nil
+		}
+		return diskspace.Stat(directory)
+	}
+	w.agent = a
 	return a, stop
 }
 
@@ -250,6 +265,13 @@ func (w *world) run() error {
 		}
 	}
 	return errors.New("the agent does not end")
+}
+
+// seen returns the Node as an agent sees it.
+func (w *world) seen() Node {
+	node := w.node
+	node.Annotations = maps.Clone(w.node.Annotations)
+	return node
 }
 
 // runOne runs one agent. It returns false if it was killed or the host booted.
@@ -272,8 +294,10 @@ func (w *world) runOne() (done bool, err error) {
 		}
 	}()
 	for range 1000 {
-		node := w.node
-		node.Annotations = maps.Clone(w.node.Annotations)
+		node := w.seen()
+		if a.carrying.seen != nil {
+			a.See(node)
+		}
 		wait, err := a.Step(context.Background(), node)
 		if errors.Is(err, ErrReplaced) {
 			return true, err

@@ -40,8 +40,18 @@ type Assignment struct {
 	// Force is any text. When it changes, the agent applies the configuration again, also if nothing else has changed
 	// and also if that is not possible without losing a change that was made by hand.
 	Force string `json:"force,omitempty"`
+	// Staging is how the host downloads what the update to this assignment needs. It is nil without limit and images.
+	Staging *Staging `json:"staging,omitempty"`
 	// Agent is the agent that the host should run. It is nil while the manager has none to offer.
 	Agent *Agent `json:"agent,omitempty"`
+}
+
+// Staging is how a host downloads what an update needs.
+type Staging struct {
+	// BytesPerSecond limits the downloads of the agent. 0 is no limit.
+	BytesPerSecond int64 `json:"bytesPerSecond,omitempty"`
+	// Images are container images that the container runtime pulls.
+	Images []string `json:"images,omitempty"`
 }
 
 // RenderedConfig is a rendered config as the config server serves it.

@@ -20,6 +20,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/accounts"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/command"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/containerimages"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/kernelarguments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/kubeletflags"
@@ -143,7 +144,10 @@ func notifyWatchdog(ctx context.Context) {
 	}
 }
 
-var _, _ agent.Refuser = (*kernelarguments.Executor)(nil), (*osimage.Executor)(nil)
+var (
+	_, _ agent.Refuser = (*kernelarguments.Executor)(nil), (*osimage.Executor)(nil)
+	_    agent.Stager  = (*osimage.Executor)(nil)
+)
 
 // newService returns the agent of this host.
 func newService(ctx context.Context, root *os.Root, log *slog.Logger) *service.Service {
@@ -170,6 +174,7 @@ func newService(ctx context.Context, root *os.Root, log *slog.Logger) *service.S
 				Enablement:      systemd.Enablement{Runner: runner, Links: files.Links},
 				KernelArguments: arguments,
 				OS:              &osimage.Executor{Runner: slow, Programs: programs},
+				Images:          containerimages.Puller{Runner: slow},
 				Units:           units,
 				Rebooter:        units,
 				Check:           units.Check,

@@ -223,8 +223,9 @@ var hostCode = []string{
 	"bootstrap/agent/systemd",
 	"api/agent/v1alpha1", "bootstrap/ignition", "bootstrap/hosttree", "bootstrap/update", "bootstrap/assignment", "bootstrap/agent", "bootstrap/agent/hostfiles",
 	"bootstrap/agent/apiserver", "bootstrap/agent/configserver", "bootstrap/agent/kubelet", "bootstrap/agent/service",
-	"bootstrap/agent/command", "bootstrap/agent/durable", "bootstrap/agent/kernelarguments", "bootstrap/agent/kubeletflags",
-	"bootstrap/agent/osimage", "bootstrap/agent/rpmostree", "bootstrap/agent/selinux", "bootstrap/agent/unitstate", "bootstrap/excerpt",
+	"bootstrap/agent/command", "bootstrap/agent/containerimages", "bootstrap/agent/diskspace", "bootstrap/agent/durable", "bootstrap/agent/kernelarguments",
+	"bootstrap/agent/kubeletflags", "bootstrap/agent/osimage", "bootstrap/agent/rpmostree", "bootstrap/agent/selinux", "bootstrap/agent/unitstate",
+	"bootstrap/excerpt",
 }
 
 // TestHostCodeIsSmall promises that what is to run on hosts links neither Kubernetes, whose types alone would double

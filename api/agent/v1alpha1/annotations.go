@@ -6,6 +6,9 @@ package v1alpha1
 const (
 	// DesiredAnnotation is the revision of the assignment that the host should have.
 	DesiredAnnotation = "poolboot.io/desired-revision"
+	// NextAnnotation is the revision of the assignment that the host should have after that of DesiredAnnotation. The
+	// host only downloads and verifies what the update needs, and changes nothing.
+	NextAnnotation = "poolboot.io/next-revision"
 	// OfferedAnnotation is the revision of the assignment that names the program of a host that has no agent yet.
 	OfferedAnnotation = "poolboot.io/offered-revision"
 	// DesiredConfigAnnotation is the name of the rendered config of that revision, and before there is one, of the
@@ -54,6 +57,10 @@ const (
 	// UndoingAnnotation is the revision of the update that is being undone, until the host has changed back and has
 	// rebooted. It is absent at other times.
 	UndoingAnnotation = "poolboot.io/undoing-revision"
+	// StagingAnnotation is the last revision for which the host has everything that the update to it needs. If what
+	// NextAnnotation names can't be staged, it is that revision, a space and why, for people, in at most MaxReason
+	// bytes.
+	StagingAnnotation = "poolboot.io/staging"
 	// DriftAnnotation lists what differs from the configuration, for people, in at most MaxReason bytes: paths and
 	// kinds of differences, never contents. It is absent if nothing differs.
 	DriftAnnotation = "poolboot.io/drift"
@@ -84,7 +91,7 @@ const AgentStopped = "stopped"
 const ReportVersion = 1
 
 // Reports are the annotations that agents write, with the client certificates of their kubelets.
-var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, UndoingAnnotation, DriftAnnotation, OutdatedDisksAnnotation, FailingUnitsAnnotation, AgentAnnotation, UnsupportedAnnotation, BootAnnotation}
+var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, UndoingAnnotation, StagingAnnotation, DriftAnnotation, OutdatedDisksAnnotation, FailingUnitsAnnotation, AgentAnnotation, UnsupportedAnnotation, BootAnnotation}
 
 // CertificateNotAccepted begins the part of ReasonAnnotation that says why the config server does not accept the
 // client certificate of the kubelet.
@@ -97,8 +104,8 @@ const FullRebootInsteadOf = "a full reboot instead of "
 // UnitMissing is in the text about a unit of FailingUnitsAnnotation that does not exist on the host: it has no log.
 const UnitMissing = "does not exist on the host"
 
-// MaxReason is the maximum size of ReasonAnnotation, DriftAnnotation, OutdatedDisksAnnotation and
-// FailingUnitsAnnotation in bytes.
+// MaxReason is the maximum size of ReasonAnnotation, DriftAnnotation, OutdatedDisksAnnotation, FailingUnitsAnnotation and
+// a reason in StagingAnnotation in bytes.
 const MaxReason = 2048
 
 // State is what the agent of a host is doing.

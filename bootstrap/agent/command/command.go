@@ -42,6 +42,9 @@ const (
 // installed are not among them: they are writable on hosts whose /usr is not.
 var directories = []string{"/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
+// ErrNotFound is the reason of an error if the host has no such program.
+var ErrNotFound = exec.ErrNotFound
+
 // ErrTooMuchOutput is the reason of an error if a program wrote more than it may.
 var ErrTooMuchOutput = errors.New("it wrote too much output")
 

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"golang.org/x/time/rate"
 	"k8s.io/utils/ptr"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
@@ -39,6 +40,8 @@ const (
 	maxRendered = 16 << 20
 	maxProgram  = 64 << 20
 	maxContents = 64 << 20
+	// maxChunk is how many bytes are read at once while there is a limit.
+	maxChunk = 64 << 10
 	// maxMessage is the maximum size of the part of an error that the server wrote.
 	maxMessage = 512
 )
@@ -49,6 +52,8 @@ type Client struct {
 	server   *http.Client
 	// elsewhere is for contents at other URLs. It has no certificate.
 	elsewhere *http.Client
+	// limit is for all downloads together. It is nil if there is none.
+	limit *rate.Limiter
 }
 
 // New returns the client of a host. certificate returns the current client certificate of its kubelet.
@@ -68,6 +73,31 @@ func New(settings assignment.Settings, certificate func() (*tls.Certificate, err
 	server := newHTTPClient(secure)
 	server.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{settings: settings, server: server, elsewhere: newHTTPClient(&tls.Config{MinVersion: tls.VersionTLS12})}, nil
+}
+
+// Limit sets how many bytes per second are downloaded at most. 0 is no limit. A request can take as much longer as the
+// largest answer takes.
+func (c *Client) Limit(bytesPerSecond int64) {
+	c.limit, c.server.Timeout, c.elsewhere.Timeout = nil, requestTimeout, requestTimeout
+	if bytesPerSecond > 0 {
+		longer := requestTimeout + time.Duration(maxContents/bytesPerSecond)*time.Second
+		c.limit, c.server.Timeout, c.elsewhere.Timeout = rate.NewLimiter(rate.Limit(bytesPerSecond), maxChunk), longer, longer
+	}
+}
+
+// limitedReader reads not faster than its limit.
+type limitedReader struct {
+	io.Reader
+	ctx   context.Context
+	limit *rate.Limiter
+}
+
+func (r limitedReader) Read(buffer []byte) (int, error) {
+	n, err := r.Reader.Read(buffer[:min(len(buffer), maxChunk)])
+	if errWait := r.limit.WaitN(r.ctx, n); errWait != nil {
+		return n, errWait
+	}
+	return n, err
 }
 
 func newHTTPClient(secure *tls.Config) *http.Client {
@@ -106,7 +136,7 @@ func (c *Client) Assignment(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return do(ctx, c.server, http.MethodGet, address, nil, assignment.MaxSize)
+	return c.do(ctx, c.server, http.MethodGet, address, nil, assignment.MaxSize)
 }
 
 // Register requests that the Node is pre-registered, and returns when the config server says that it is. The server
@@ -116,7 +146,7 @@ func (c *Client) Register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = do(ctx, c.server, http.MethodPost, address, nil, maxMessage)
+	_, err = c.do(ctx, c.server, http.MethodPost, address, nil, maxMessage)
 	return err
 }
 
@@ -126,7 +156,7 @@ func (c *Client) Rendered(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	packed, err := do(ctx, c.server, http.MethodGet, address, nil, maxRendered)
+	packed, err := c.do(ctx, c.server, http.MethodGet, address, nil, maxRendered)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +169,7 @@ func (c *Client) Program(ctx context.Context, sha512 string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	packed, err := do(ctx, c.server, http.MethodGet, address, nil, maxProgram)
+	packed, err := c.do(ctx, c.server, http.MethodGet, address, nil, maxProgram)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +187,7 @@ func (c *Client) Contents(ctx context.Context, resource types.Resource) ([]byte,
 	for _, h := range resource.HTTPHeaders {
 		header.Add(h.Name, ptr.Deref(h.Value, ""))
 	}
-	contents, err := do(ctx, c.elsewhere, http.MethodGet, address, header, maxContents)
+	contents, err := c.do(ctx, c.elsewhere, http.MethodGet, address, header, maxContents)
 	if refused := (*StatusError)(nil); errors.As(err, &refused) {
 		// It is not one of the config server, and what another server says can have what the request has, such as a
 		// password. Errors are reported to the cluster.
@@ -170,7 +200,7 @@ func (c *Client) Contents(ctx context.Context, resource types.Resource) ([]byte,
 }
 
 // do sends a request, and returns the body of its answer.
-func do(ctx context.Context, client *http.Client, method, address string, header http.Header, limit int64) ([]byte, error) {
+func (c *Client) do(ctx context.Context, client *http.Client, method, address string, header http.Header, limit int64) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, address, http.NoBody)
 	if err != nil {
 		return nil, errors.New("the URL is malformed")
@@ -190,7 +220,11 @@ func do(ctx context.Context, client *http.Client, method, address string, header
 		message, _ := io.ReadAll(io.LimitReader(response.Body, maxMessage+1))
 		return nil, fmt.Errorf("%s: %w", request.URL.Host, &StatusError{response.StatusCode, excerpt.Line(string(message), maxMessage)})
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	var from io.Reader = response.Body
+	if c.limit != nil {
+		from = limitedReader{from, ctx, c.limit}
+	}
+	body, err := io.ReadAll(io.LimitReader(from, limit+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", request.URL.Host, err)

@@ -69,6 +69,9 @@ func (t bootc) refuse(target deployment) error {
 	return refuseUnknown(target)
 }
 
+// stage does nothing: bootc switch makes the deployment that the host boots next, whenever it does.
+func (t bootc) stage(context.Context, status, deployment, string) error { return nil }
+
 func (t bootc) change(ctx context.Context, s status, target deployment, _ string) error {
 	if s.next.is(target) {
 		return nil

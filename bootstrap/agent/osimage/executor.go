@@ -5,6 +5,12 @@
 // changes in /etc is in both, and a change is undone with another deployment, and not with the old one: its /etc is
 // from another time.
 //
+// # Staging
+//
+// rpm-ostree downloads an image with rebase --download-only, which makes no deployment, and podman pulls the extensions
+// image. Packages are resolved against the new image, so they come when it is deployed, and bootc downloads an image
+// only together with a deployment: both need the servers after the drain.
+//
 // # Programs
 //
 // If the host has rpm-ostree, it changes everything. Otherwise bootc changes the image, and nothing else. Automatic
@@ -31,6 +37,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
@@ -79,6 +87,33 @@ func (e *Executor) Refusal(ctx context.Context, operation update.Operation) stri
 		return err.Error()
 	}
 	return ""
+}
+
+// StagingDirectory returns where images are stored before they are used.
+func (e *Executor) StagingDirectory() string {
+	if _, err := os.Stat(filepath.Join("/", e.Root, "/ostree/repo")); err == nil {
+		return "/ostree/repo"
+	}
+	return "/var"
+}
+
+// Stage downloads what an operation of the kind update.ChangeOS needs, as far as the program of this host can do that
+// without another deployment: a host that reboots boots what it runs. The rest is downloaded when the operation is
+// executed.
+func (e *Executor) Stage(ctx context.Context, operation update.Operation) error {
+	chosen, err := e.tool()
+	if err != nil {
+		return err
+	}
+	s, err := chosen.status(ctx)
+	if err != nil {
+		return err
+	}
+	known, err := e.record(s, *operation.Before.OS)
+	if err != nil {
+		return err
+	}
+	return chosen.stage(ctx, s, targetOf(*operation.After.OS, known), operation.After.OS.ExtensionsImage)
 }
 
 // Difference returns an entry of a configuration that the running operating system does not have, and how it differs.
@@ -180,6 +215,8 @@ type tool interface {
 	status(ctx context.Context) (status, error)
 	// refuse returns why the program can't make a deployment, and what to do, nil if it can.
 	refuse(target deployment) error
+	// stage downloads what change needs, without a deployment.
+	stage(ctx context.Context, s status, target deployment, extensionsImage string) error
 	// change makes the next deployment as the target, if it is not.
 	change(ctx context.Context, s status, target deployment, extensionsImage string) error
 }

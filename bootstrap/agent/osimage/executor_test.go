@@ -169,6 +169,20 @@ var _ = Describe("The operating system of a host", func() {
 		Expect(h.exists(repositoryPath)).To(BeFalse())
 	})
 
+	DescribeTable("is staged without a deployment, as far as its program can", func(program string, want os, calls ...string) {
+		h := newHost()
+		e := h.executor(program)
+		Expect(e.Stage(ctx, operations(os{}, want)[0])).To(Succeed())
+		Expect(h.calls).To(HaveExactElements(calls))
+		Expect(h.next).To(BeIdenticalTo(h.booted))
+		Expect(h.exists(RecordPath)).To(BeFalse())
+	},
+		Entry("an image with rpm-ostree", "rpm-ostree", os{Image: a}, "rpm-ostree rebase --download-only ostree-unverified-registry:"+a),
+		Entry("an extensions image", "rpm-ostree", os{Extensions: []string{"vim"}, ExtensionsImage: "quay.io/example/extensions@sha256:eeee"},
+			"podman pull --quiet quay.io/example/extensions@sha256:eeee"),
+		Entry("an image with bootc, which comes with the update", "bootc", os{Image: a}),
+	)
+
 	It("loses what an agent that was killed left of an extensions image", func() {
 		h := newHost()
 		e := h.executor("rpm-ostree")

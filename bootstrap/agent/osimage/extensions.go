@@ -34,25 +34,39 @@ metadata_expire=1m
 skip_if_unavailable=0
 `
 
-// addExtensions makes the packages of an extensions image available.
-func (t rpmOSTree) addExtensions(ctx context.Context, name string) error {
-	pull := []string{"pull", "--quiet"}
+// pull pulls an extensions image.
+func (t rpmOSTree) pull(ctx context.Context, name string) error {
+	arguments := []string{"pull", "--quiet"}
 	switch _, err := os.Stat(t.path(pullSecretPath)); {
 	case err == nil:
-		pull = append(pull, "--authfile="+pullSecretPath)
+		arguments = append(arguments, "--authfile="+pullSecretPath)
 	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return t.podman(ctx, append(arguments, name)...)
+}
+
+func (t rpmOSTree) podman(ctx context.Context, arguments ...string) error {
+	if _, err := t.client.Runner.Run(ctx, "podman", arguments...); err != nil {
+		return fmt.Errorf("%w: use an image with podman, or leave baseOSExtensionsContainerImage out if the host has repositories", err)
+	}
+	return nil
+}
+
+// addExtensions makes the packages of an extensions image available.
+func (t rpmOSTree) addExtensions(ctx context.Context, name string) error {
+	if err := t.pull(ctx, name); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(t.path(filepath.Dir(extensionsDirectory)), 0o755); err != nil {
 		return err
 	}
 	for _, arguments := range [][]string{
-		append(pull, name),
 		{"create", "--network=none", "--name=" + extensionsContainer, name, "/bin/true"},
 		{"cp", extensionsContainer + ":" + extensionsPath, extensionsDirectory},
 	} {
-		if _, err := t.client.Runner.Run(ctx, "podman", arguments...); err != nil {
-			return fmt.Errorf("%w: use an image with podman, or leave baseOSExtensionsContainerImage out if the host has repositories", err)
+		if err := t.podman(ctx, arguments...); err != nil {
+			return err
 		}
 	}
 	return durable.Write(t.path(repositoryPath), []byte(repository), 0o644)

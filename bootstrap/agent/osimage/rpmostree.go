@@ -84,6 +84,18 @@ func (t rpmOSTree) deployments(ctx context.Context) (deployments []deployment, b
 
 func (t rpmOSTree) refuse(target deployment) error { return refuseUnknown(target) }
 
+func (t rpmOSTree) stage(ctx context.Context, s status, target deployment, extensionsImage string) error {
+	if !s.next.Image.is(target.Image) && target.Image.Transport == registry {
+		if _, err := t.client.Run(ctx, "rebase", "--download-only", referenceOf(target.Image)); err != nil {
+			return err
+		}
+	}
+	if len(target.Packages) == 0 || extensionsImage == "" {
+		return nil
+	}
+	return t.pull(ctx, extensionsImage)
+}
+
 func (t rpmOSTree) change(ctx context.Context, s status, target deployment, extensionsImage string) (err error) {
 	if err := t.removeExtensions(ctx); err != nil {
 		return err
