@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -89,6 +91,7 @@ func Assignment(in Input) (assignment.Assignment, error) {
 		RepairsDrift:         in.Pool.Spec.Updates.RepairsDrift(),
 		RebootMethod:         rebootMethodOf(in.Pool),
 		Force:                in.Config.Annotations[bootstrapv1.ForceUpdateAnnotation],
+		Staging:              stagingOf(in.Pool),
 		Agent:                &offered,
 	}, nil
 }
@@ -99,6 +102,16 @@ func rebootMethodOf(p *poolv1.MachineConfigPool) update.RebootMethod {
 		return update.RebootMethod(method)
 	}
 	return update.FullReboot
+}
+
+// stagingOf returns how the hosts of a pool download what an update needs, or nil without limit and images.
+func stagingOf(p *poolv1.MachineConfigPool) *assignment.Staging {
+	s := &p.Spec.Updates.Staging
+	if s.BandwidthPerHost == nil && len(s.Prefetch) == 0 {
+		return nil
+	}
+	bandwidth := ptr.Deref(s.BandwidthPerHost, resource.Quantity{})
+	return &assignment.Staging{BytesPerSecond: bandwidth.Value(), Images: s.Prefetch}
 }
 
 // Document returns the document of an assignment. Errors name the PoolbootConfig.

@@ -32,6 +32,9 @@ type Report struct {
 	IsUndoing bool
 	// Effect is what the agent says that the update to Target does to the host, or "" if it does not say it.
 	Effect update.Effect
+	// Staging is the last revision for which the host has everything, or can't have it because of StagingProblem. It is
+	// "" if the agent says nothing about that.
+	Staging, StagingProblem string
 	// Reason and Drift are for people. They have no control characters and at most agentv1.MaxReason bytes.
 	Reason, Drift string
 	// OutdatedDisks are what of the configuration the host does not have because it keeps its disks.
@@ -88,6 +91,9 @@ func ReportOf(node *corev1.Node) Report {
 		}
 	}
 	r.Silence = r.silenceOf(node)
+	if about, problem, _ := strings.Cut(node.Annotations[agentv1.StagingAnnotation], " "); IsRevision(about) {
+		r.Staging, r.StagingProblem = about, Clean(problem, agentv1.MaxReason)
+	}
 	about, effect, _ := strings.Cut(node.Annotations[agentv1.EffectAnnotation], " ")
 	if r.Target != "" && about == r.Target && slices.Contains(effects, update.Effect(effect)) {
 		r.Effect = update.Effect(effect)

@@ -48,6 +48,9 @@ type Candidate struct {
 	IsUnavailable bool
 	// IsExcluded is true for a host that is never chosen, such as one that runs no agent. It counts like any other.
 	IsExcluded bool
+	// IsStaging is true for a host that must download what its Target needs before it is chosen, and IsStagingFailed if
+	// it has reported why it can't.
+	IsStaging, IsStagingFailed bool
 	// IsLast is true for a host that is chosen only after all others, because its Machine is about to be replaced.
 	IsLast bool
 }
@@ -104,7 +107,7 @@ func Count(hosts []Candidate) (count int) {
 // Other hosts that are unavailable get nothing: something else is going on there. Hosts are chosen in the order of
 // their failure domains, within these of their zones, and within a zone the oldest first. Those without a domain or a
 // zone are last, and those with IsLast after all others. A host that is not in an update yet is chosen only if all
-// hosts that count are in its domain.
+// that count are in its domain, and if it is not IsStaging..
 func Next(hosts []Candidate, maxUnavailable int) (chosen []string) {
 	var active, stopped int
 	var unknown []string
@@ -127,10 +130,10 @@ func Next(hosts []Candidate, maxUnavailable int) (chosen []string) {
 		case h.Progress == Failed:
 			stopped++
 			counted[h.Domain] = true
-			if isWanted {
+			if isWanted && !h.IsStaging {
 				failed = append(failed, h)
 			}
-		case isWanted:
+		case isWanted && !h.IsStaging:
 			waiting = append(waiting, h)
 		}
 	}
@@ -151,9 +154,7 @@ func first(hosts []*Candidate, busy domains, number int) (names []string) {
 	if number <= 0 {
 		return nil
 	}
-	slices.SortFunc(hosts, func(a, b *Candidate) int {
-		return cmp.Or(trueLast(a.IsLast, b.IsLast), emptyLast(a.Domain, b.Domain), emptyLast(a.Zone, b.Zone), a.CreationTime.Compare(b.CreationTime), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(hosts, inOrder)
 	for _, h := range hosts {
 		if len(busy) == 0 {
 			busy[h.Domain] = true
@@ -163,6 +164,11 @@ func first(hosts []*Candidate, busy domains, number int) (names []string) {
 		}
 	}
 	return names
+}
+
+// inOrder compares two hosts in the order of a rollout.
+func inOrder(a, b *Candidate) int {
+	return cmp.Or(trueLast(a.IsLast, b.IsLast), emptyLast(a.Domain, b.Domain), emptyLast(a.Zone, b.Zone), a.CreationTime.Compare(b.CreationTime), cmp.Compare(a.Name, b.Name))
 }
 
 // trueLast sorts true last.

@@ -143,6 +143,38 @@ type MachineConfigPoolStatus struct {
 	// as after clusterctl move. Without it, they are built again.
 	// +optional
 	SlotsOpenTime *metav1.Time `json:"slotsOpenTime,omitempty"`
+
+	// staging are the hosts that download what their next update needs, at most spec.updates.staging.maxHosts, and
+	// those that have not answered for 30 minutes. A host gets a slot when it has everything, or has not answered for
+	// so long.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5000
+	Staging []StagingHost `json:"staging,omitempty"`
+
+	// stagedHostCount is the number of hosts that have everything that their next update needs, and wait for it.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	StagedHostCount int32 `json:"stagedHostCount,omitempty"`
+}
+
+// StagingHost is a host that downloads what its next update needs.
+type StagingHost struct {
+	// host is the name of the host's PoolbootConfig.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Host string `json:"host,omitempty"`
+
+	// revision is the SHA-256, in hex, of what the host is to run next.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Revision string `json:"revision,omitempty"`
+
+	// startTime is since when the host can download it.
+	// +required
+	StartTime *metav1.Time `json:"startTime,omitempty"`
 }
 
 // HandedOutConfiguration is a rendered config that a pool handed out.

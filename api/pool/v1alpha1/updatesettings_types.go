@@ -1,6 +1,10 @@
 package v1alpha1
 
-import "cmp"
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
 
 // UpdateSettings is when and how the running hosts of a pool change to another configuration.
 //
@@ -85,7 +89,42 @@ type UpdateSettings struct {
 	// fully. Defaults to Full.
 	// +optional
 	RebootMethod RebootMethod `json:"rebootMethod,omitempty"`
+
+	// staging is how hosts download what their next update needs, while they wait for it.
+	// +optional
+	Staging StagingSettings `json:"staging,omitempty,omitzero"`
 }
+
+// StagingSettings is how hosts download what their next update needs. A host is cordoned only after it has everything.
+//
+// +kubebuilder:validation:MinProperties=1
+type StagingSettings struct {
+	// maxHosts is how many hosts of the pool download at a time while they wait for their updates. Defaults to 10.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=5000
+	MaxHosts int32 `json:"maxHosts,omitempty"`
+
+	// bandwidthPerHost is how many bytes the agent of a host downloads per second at most, such as 20Mi. It does not
+	// apply to images, which other programs of the host download. If it is not set, there is no limit.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('128Ki')) >= 0",message="it must be at least 128Ki, because a host waits for its files at most for some minutes"
+	BandwidthPerHost *resource.Quantity `json:"bandwidthPerHost,omitempty"`
+
+	// prefetch are container images that the container runtime of a host has before the host is cordoned, such as those
+	// of the DaemonSets that start after its reboot. An image with a digest cannot be exchanged on the way. The
+	// kubelet removes images that no Pod uses when the host needs the space.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:items:Pattern=`^[a-zA-Z0-9][a-zA-Z0-9-]*((\.[a-zA-Z0-9-]+)+(:[0-9]+)?|:[0-9]+)/[a-z0-9][a-zA-Z0-9._/-]*(:[a-zA-Z0-9_][a-zA-Z0-9_.-]*)?(@sha256:[0-9a-f]{64})?$`
+	Prefetch []string `json:"prefetch,omitempty"`
+}
+
+// DefaultStagingHosts is the number of hosts that stage at a time if a pool has no staging.maxHosts.
+const DefaultStagingHosts = 10
 
 // DrainTimeoutPolicy is what happens when a Node is not drained in time.
 //
@@ -160,6 +199,11 @@ func (s *UpdateSettings) ReadyDeadline() int32 {
 // DrainTimeout returns the seconds after which drainTimeoutPolicy applies to a drain.
 func (s *UpdateSettings) DrainTimeout() int32 {
 	return cmp.Or(s.DrainTimeoutSeconds, DefaultDrainTimeoutSeconds)
+}
+
+// StagingHosts returns how many hosts stage their updates at a time.
+func (s *UpdateSettings) StagingHosts() int {
+	return int(cmp.Or(s.Staging.MaxHosts, DefaultStagingHosts))
 }
 
 // RepairsDrift reports whether hosts correct differences from their configuration.

@@ -117,6 +117,9 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and its agent reports: %s", h.Node.Name, runs, h.why())
 	case o.err != nil:
 		return h.failed(o.err)
+	case o.revision != h.Desired() && h.WhyNotStaged(o.revision) != "":
+		return isNot(bootstrapv1.UpdateFailingReason, "Node %s runs %s, and its host cannot stage the update to %s, which it retries. Until then, it takes no place of spec.maxUnavailable: %s. "+
+			"Correct the configuration, the host, or what the host downloads from", h.Node.Name, runs, o.in.pool.Status.Configuration.Name, h.withOrigins(h.WhyNotStaged(o.revision)))
 	case o.revision != h.Desired() && hold != "":
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, runs, hold)
 	case o.revision != h.Desired():

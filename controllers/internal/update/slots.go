@@ -84,13 +84,16 @@ func (r *Updates) chooseHosts(ctx context.Context, s *poolScope) (again time.Dur
 	s.setSlots(kept)
 	open := s.pool.Status.SlotsOpenTime
 	var next []string
+	candidates := s.candidates()
+	staging, untilStaged := rollout.Stage(s.pool.Status.Staging, candidates, s.pool.Spec.Updates.StagingHosts(), now)
+	again = earlier(again, untilStaged)
 	switch {
 	case !isBuilt && len(hosts) == 0: // nobody can be telling any
 		open = &metav1.Time{Time: now}
 	case !isBuilt:
 		wait, open = rollout.SlotsPause, &metav1.Time{Time: now.Add(rollout.SlotsPause)}
 	case wait == 0:
-		next = s.withoutHeld(rollout.Next(s.candidates(), s.maxUnavailable))
+		next = s.withoutHeld(rollout.Next(candidates, s.maxUnavailable))
 	}
 	next, failed := r.passGates(ctx, s, next)
 	s.take(next)
@@ -103,7 +106,10 @@ func (r *Updates) chooseHosts(ctx context.Context, s *poolScope) (again time.Dur
 	if !equality.Semantic.DeepEqual(s.pool.Status.Slots, s.slots) {
 		s.pool.Status.Slots = s.slots
 	}
-	s.pool.Status.SlotsOpenTime = open
+	if !equality.Semantic.DeepEqual(s.pool.Status.Staging, staging) {
+		s.pool.Status.Staging = staging
+	}
+	s.pool.Status.SlotsOpenTime, s.pool.Status.StagedHostCount = open, s.countStaged()
 	if failed == nil { // otherwise it is not known whether the gates are open
 		report = r.setGatesOpen(s)
 	}
@@ -218,7 +224,7 @@ func othersOf(ctx context.Context, p *poolv1.MachineConfigPool, configs []bootst
 
 // aim determines the target of a host.
 func (r *Updates) aim(ctx context.Context, s *poolScope, h *host) error {
-	if h.IsExcluded() || s.hold.Why != "" && h.hasSettled() {
+	if h.IsExcluded() {
 		return nil
 	}
 	revision, err := r.revisionOf(ctx, h, s.poolContext)
@@ -257,7 +263,7 @@ func (s *poolScope) candidates() []rollout.Candidate {
 
 // candidate returns a host as the rollout sees it.
 func (s *poolScope) candidate(h *host) rollout.Candidate {
-	return h.ForRollout(s.pool, h.target, s.slot(h))
+	return h.ForRollout(s.pool, h.target, s.slot(h)).WithStaging(h.Host)
 }
 
 // slot returns the slot of a host, or nil.

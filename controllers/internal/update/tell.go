@@ -38,7 +38,10 @@ func (r *Updates) assign(ctx context.Context, h *host, in poolContext) error {
 	}
 	isStart := slot != nil && h.Config.Status.Update.Slot == slot.ID && !h.HasSlot(slot.ID) && h.canBegin()
 	if !isStart && (!h.IsUntold() || !h.CanBeTold()) {
-		return nil
+		if slot != nil {
+			return nil
+		}
+		return r.stage(ctx, h, in)
 	}
 	if !isRecorded {
 		if err := r.confirmRecord(ctx, h); err != nil {
@@ -138,7 +141,7 @@ func (r *Updates) storeAndRecord(ctx context.Context, h *host, in poolContext, s
 	if err != nil {
 		return err
 	}
-	if err := r.store(ctx, h.Config, t); err != nil {
+	if err := r.storeUnlessStored(ctx, h, t); err != nil {
 		return err
 	}
 	h.setRecord(t, slot)
@@ -213,6 +216,7 @@ func (h *host) toldNode(slot *poolv1.UpdateSlot) *corev1.Node {
 	node := h.Node.DeepCopy()
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DesiredAnnotation, h.Desired())
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DesiredConfigAnnotation, h.Config.Status.Update.Desired.Name)
+	delete(node.Annotations, agentv1.NextAnnotation)
 	delete(node.Annotations, agentv1.BegunAnnotation)
 	if slot != nil {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.SlotAnnotation, slot.ID)

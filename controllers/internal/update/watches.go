@@ -69,9 +69,9 @@ func networkDataChanged(e event.UpdateEvent) bool {
 	return !slices.Equal(barehost.IndexNetworkData(e.ObjectOld), barehost.IndexNetworkData(e.ObjectNew))
 }
 
-// slotsChanged selects the updates of a pool that change its slots.
+// slotsChanged selects the updates of a pool that change its slots, or which hosts stage.
 func slotsChanged(e event.UpdateEvent) bool {
-	return !equality.Semantic.DeepEqual(slotsOf(e.ObjectOld), slotsOf(e.ObjectNew)) ||
+	return !equality.Semantic.DeepEqual(slotsOf(e.ObjectOld), slotsOf(e.ObjectNew)) || !equality.Semantic.DeepEqual(stagingOf(e.ObjectOld), stagingOf(e.ObjectNew)) ||
 		!e.ObjectOld.(*poolv1.MachineConfigPool).Status.SlotsOpenTime.Equal(e.ObjectNew.(*poolv1.MachineConfigPool).Status.SlotsOpenTime)
 }
 
@@ -79,7 +79,11 @@ func slotsOf(pool client.Object) []poolv1.UpdateSlot {
 	return pool.(*poolv1.MachineConfigPool).Status.Slots
 }
 
-// slotHandler requests the hosts whose slots of a pool are new.
+func stagingOf(pool client.Object) []poolv1.StagingHost {
+	return pool.(*poolv1.MachineConfigPool).Status.Staging
+}
+
+// slotHandler requests the hosts whose slots of a pool are new, and those that are to stage.
 func slotHandler() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
@@ -87,9 +91,17 @@ func slotHandler() handler.EventHandler {
 		for _, slot := range slotsOf(e.ObjectOld) {
 			known[slot.Host] = slot.ID
 		}
+		add := func(host string) {
+			q.Add(ctrl.Request{NamespacedName: client.ObjectKey{Namespace: e.ObjectNew.GetNamespace(), Name: host}})
+		}
 		for _, slot := range slotsOf(e.ObjectNew) {
 			if known[slot.Host] != slot.ID {
-				q.Add(ctrl.Request{NamespacedName: client.ObjectKey{Namespace: e.ObjectNew.GetNamespace(), Name: slot.Host}})
+				add(slot.Host)
+			}
+		}
+		for _, staging := range stagingOf(e.ObjectNew) {
+			if last := rollout.StagingOf(stagingOf(e.ObjectOld), staging.Host); last == nil || last.Revision != staging.Revision {
+				add(staging.Host)
 			}
 		}
 	}}

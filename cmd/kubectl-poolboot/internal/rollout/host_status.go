@@ -27,8 +27,9 @@ type HostStatus struct {
 	// Host is the BareMetalHost, or the host that enrolled.
 	Host string `json:"host"`
 	Node string `json:"node"`
-	// State is the reason of the condition Updated, and Message its message. They are empty if the condition does not
-	// exist yet. Since is when the stage of the update began, or else when the state began, zero if that is not known.
+	// State is the reason of the condition Updated, and Message its message, or Staging while the host downloads what
+	// its update needs. They are empty if the condition does not exist yet. Since is when the stage of the update
+	// began, or else when the state began, zero if that is not known.
 	State   string    `json:"state"`
 	Since   time.Time `json:"since,omitzero"`
 	Message string    `json:"message"`
@@ -82,6 +83,9 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to run %s", h.Node, h.Desired)
 		}
 	}
+	if entry := rollout.StagingOf(p.Status.Staging, config.Name); entry != nil && h.State == bootstrapv1.UpdateWaitingReason && entry.StartTime != nil {
+		h.State, h.Since, h.Message = staging, entry.StartTime.Time, fmt.Sprintf("Node %s runs %s, and its host downloads what the update to %s needs", h.Node, h.Current, h.Desired)
+	}
 	h.IsInUpdate = config.Status.Update.Stage != "" || slices.Contains(
 		[]string{bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateApplyingFirmwareReason, bootstrapv1.UpdateVerifyingReason}, h.State)
 	if began := config.Status.Update.StageTime; began != nil && h.IsInUpdate {
@@ -92,6 +96,9 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 	h.isAway = h.IsInUpdate || !record.IsNodeInPool(config)
 	return h
 }
+
+// staging is the state of a host that downloads what its update needs.
+const staging = "Staging"
 
 // stageLag is longer than a stage of an update lasts before the record of the host has it.
 const stageLag = 10 * time.Second

@@ -39,7 +39,7 @@ func newStatus(streams genericiooptions.IOStreams, to input.Connection) *cobra.C
 		Short: "Show how far the hosts of pools are",
 		Long: `Show each host of a pool with what it does, the rendered config that it runs, and the one that the pool hands out, and
 without --watch also the hosts of the pool that do not boot until you act. SINCE is when the stage of its update began,
-or else when the state began.
+or else when the state began. A host that downloads what its update needs is Staging.
 
 Without a POOL, show a line for each pool: the hosts that run what it renders, paused or not, those that are in an
 update or have no Node that is Ready in the pool (AWAY), those that need you to act, also before they join (FAILED), and
@@ -180,6 +180,9 @@ func newSummary(p *poolv1.MachineConfigPool, hosts []HostStatus) summary {
 
 func (s summary) String() string {
 	text := fmt.Sprintf("%s: %d of %d hosts run %s", describe(s.pool), s.running, len(s.hosts)+s.joining, s.pool.Status.Configuration.Name)
+	if staging, staged := len(s.pool.Status.Staging), s.pool.Status.StagedHostCount; staging > 0 || staged > 0 {
+		text += fmt.Sprintf("; %d stage their update, %d have staged it", staging, staged)
+	}
 	switch {
 	case !s.pool.Status.Configuration.IsDefined():
 		text = describe(s.pool) + ": it hands out no rendered config yet"

@@ -115,6 +115,15 @@ var _ = Describe("status", func() {
 		Entry("after --timeout", nil, waits("a"), "--timeout 100ms expired: MachineConfigPool edge/infra: 0 of 1 hosts run rendered-infra-1", "--watch", "--timeout", "100ms"),
 	)
 
+	It("shows which hosts stage their update, and how many have", func() {
+		r := newSite(func(p *poolv1.MachineConfigPool) {
+			p.Status.StagedHostCount = 4
+			p.Status.Staging = []poolv1.StagingHost{{Host: waits("a").Name, Revision: "next", StartTime: &metav1.Time{Time: time.Now().Add(-time.Minute)}}}
+		}, waits("a")).run("status", "infra")
+		Expect(r.Out).To(And(ContainSubstring(" Staging "), ContainSubstring("Node a runs rendered-infra-0, and its host")))
+		Expect(r.ErrOut).To(ContainSubstring("0 of 1 hosts run rendered-infra-1; 1 stage their update, 4 have staged it"))
+	})
+
 	closed := func(p *poolv1.MachineConfigPool) {
 		opens := time.Now().UTC().AddDate(0, 0, 7)
 		p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}

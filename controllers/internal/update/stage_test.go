@@ -1,0 +1,155 @@
+package update
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+)
+
+var _ = Describe("Staging", func() {
+	var w *world
+	now := time.Now()
+	BeforeEach(func() { now = time.Now() })
+	next := func(ctx context.Context, i int) string { return w.node(ctx, i).Annotations[agentv1.NextAnnotation] }
+	reports := func(ctx context.Context, i int, staging string) {
+		w.changeNode(ctx, i, func(node *corev1.Node) { node.Annotations[agentv1.StagingAnnotation] = staging })
+	}
+	stored := func(ctx context.Context, i int) string {
+		secret := &corev1.Secret{}
+		Expect(w.management.Get(ctx, w.reconciler.secrets().Key(w.config(ctx, i).UID), secret)).To(Succeed())
+		return assignment.Revision(secret.Data[bootstrapv1.AssignmentKey])
+	}
+	pool := func(ctx context.Context) poolv1.MachineConfigPoolStatus {
+		p := &poolv1.MachineConfigPool{}
+		Expect(w.management.Get(ctx, poolKey, p)).To(Succeed())
+		return p.Status
+	}
+	// begin returns hosts whose agents stage, in a pool that renders something else now.
+	begin := func(ctx context.Context, hosts int, maxHosts int32) {
+		w = newWorld(hosts)
+		w.reconciler.clock = func() time.Time { return now }
+		w.adopt(ctx)
+		for i := range hosts {
+			reports(ctx, i, revisionOf(i, "rendered-worker-1"))
+		}
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
+			p.Spec.Updates.Staging.MaxHosts, p.Spec.MaxUnavailable = maxHosts, ptr.To(intstr.FromInt32(2))
+			p.Status.Configuration.Name = "rendered-worker-2"
+		})
+		w.settle(ctx)
+	}
+	second := func(i int) string { return revisionOf(i, "rendered-worker-2") }
+
+	It("is for as many hosts at a time as the pool says, in the order of the rollout, and begins no update", func(ctx SpecContext) {
+		begin(ctx, 4, 3)
+		for i := range 3 {
+			Expect(next(ctx, i)).To(Equal(second(i)))
+			Expect(stored(ctx, i)).To(Equal(second(i)))
+		}
+		Expect(next(ctx, 3)).To(BeEmpty())
+		Expect(pool(ctx).Staging).To(HaveLen(3))
+		Expect(w.told(ctx)).To(BeEmpty())
+		Expect(pool(ctx).Slots).To(BeEmpty())
+
+		reports(ctx, 2, second(2))
+		w.settle(ctx)
+		Expect(next(ctx, 3)).To(Equal(second(3)))
+		Expect(w.told(ctx)).To(Equal([]int{2}), "whoever has everything first is updated first")
+		Expect(next(ctx, 2)).To(BeEmpty())
+		for i := range 2 {
+			reports(ctx, i, second(i))
+		}
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0, 2}))
+		Expect(pool(ctx).StagedHostCount).To(BeEquivalentTo(1), "host 1, which waits")
+	})
+
+	It("that fails takes no place: others are updated, and the host is as soon as it has everything", func(ctx SpecContext) {
+		begin(ctx, 3, 1)
+		reports(ctx, 0, second(0)+" file /etc/f: download from files.example: 404 Not Found")
+		w.settle(ctx)
+		Expect(next(ctx, 1)).To(Equal(second(1)), "it makes room")
+		reports(ctx, 1, second(1))
+		w.settle(ctx)
+		reports(ctx, 2, second(2))
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{1, 2}))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateFailingReason), HaveField("Message", And(
+			ContainSubstring("file /etc/f: download from files.example: 404 Not Found"), ContainSubstring("takes no place of spec.maxUnavailable")))))
+		w.complete(ctx, 1)
+		reports(ctx, 0, second(0))
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0, 2}))
+	})
+
+	It("that is not answered does not hold others, and not its host for ever", func(ctx SpecContext) {
+		begin(ctx, 2, 1)
+		Expect(next(ctx, 1)).To(BeEmpty())
+		now = now.Add(rollout.StagingPatience)
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		Expect(next(ctx, 1)).To(Equal(second(1)))
+	})
+
+	It("is replaced if the pool renders something else, and ends if it returns to what the host has", func(ctx SpecContext) {
+		begin(ctx, 1, 1)
+		w.render(ctx, "rendered-worker-3")
+		w.settle(ctx)
+		Expect(next(ctx, 0)).To(Equal(revisionOf(0, "rendered-worker-3")))
+		reports(ctx, 0, second(0)) // too late
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(BeEmpty())
+		w.render(ctx, "rendered-worker-1")
+		w.settle(ctx)
+		Expect(next(ctx, 0)).To(BeEmpty())
+		Expect(stored(ctx, 0)).To(Equal(revisionOf(0, "rendered-worker-1")))
+		Expect(pool(ctx)).To(And(HaveField("Staging", BeEmpty()), HaveField("StagedHostCount", BeZero())))
+	})
+
+	It("needs no other write of the assignment when the host gets its slot", func(ctx SpecContext) {
+		begin(ctx, 1, 1)
+		secret := &corev1.Secret{}
+		Expect(w.management.Get(ctx, w.reconciler.secrets().Key(w.config(ctx, 0).UID), secret)).To(Succeed())
+		version := secret.ResourceVersion
+		reports(ctx, 0, second(0))
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		Expect(w.management.Get(ctx, w.reconciler.secrets().Key(w.config(ctx, 0).UID), secret)).To(Succeed())
+		Expect(secret.ResourceVersion).To(Equal(version))
+	})
+
+	It("goes on in a closed maintenance window", func(ctx SpecContext) {
+		w = newWorld(1)
+		w.adopt(ctx)
+		reports(ctx, 0, revisionOf(0, "rendered-worker-1"))
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
+			p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: time.Now().Add(48 * time.Hour).UTC().Format("4 15 2 1 *"), DurationMinutes: 60}
+			p.Status.Configuration.Name = "rendered-worker-2"
+		})
+		w.settle(ctx)
+		Expect(next(ctx, 0)).To(Equal(second(0)))
+		reports(ctx, 0, second(0))
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(BeEmpty())
+	})
+
+	It("is not waited for if the agent is an earlier one", func(ctx SpecContext) {
+		w = newWorld(1)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(next(ctx, 0)).To(BeEmpty())
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+	})
+})
