@@ -65,6 +65,8 @@ type world struct {
 	register    func(w http.ResponseWriter)
 	registered  int
 	kubelet     unitstate.State
+	// isNext is set if the host stages what is offered, and is not told to have it.
+	isNext bool
 	// stops counts the reports that the agent has stopped.
 	stops int
 	// expires is when the only certificate expires that the config server accepts, zero if it accepts all.
@@ -240,7 +242,11 @@ func (w *world) offer(name, contents string, changes ...func(*assignment.Assignm
 	Expect(err).NotTo(HaveOccurred())
 	revision := assignment.Revision(w.document)
 	w.mu.Unlock()
-	w.annotate(map[string]*string{agentv1.DesiredAnnotation: &revision})
+	key := agentv1.DesiredAnnotation
+	if w.isNext {
+		key = agentv1.NextAnnotation
+	}
+	w.annotate(map[string]*string{key: &revision})
 	return revision
 }
 

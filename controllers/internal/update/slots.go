@@ -123,6 +123,7 @@ func (s *poolScope) take(names []string) {
 		if slot := s.slot(h); slot != nil {
 			*slot = next
 		} else if len(s.slots) < rollout.MaxSlots {
+			s.slotOf[h.Name()] = len(s.slots)
 			s.slots = append(s.slots, next)
 		}
 	}
@@ -311,8 +312,3 @@ func (s *poolScope) named(names []string) []*host {
 
 // returns reports whether the target of a host is what it has: its update ends by that.
 func (h *host) returns() bool { return h.target != "" && h.target == h.Report.Current }
-
-// hasSettled reports whether a host has what is recorded for it and what it was told.
-func (h *host) hasSettled() bool {
-	return h.Desired() != "" && h.Told() == h.Desired() && h.Told() == h.Report.Current
-}

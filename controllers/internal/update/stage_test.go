@@ -2,6 +2,7 @@ package update
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -151,5 +153,53 @@ var _ = Describe("Staging", func() {
 		w.settle(ctx)
 		Expect(next(ctx, 0)).To(BeEmpty())
 		Expect(w.told(ctx)).To(Equal([]int{0}))
+	})
+})
+
+var _ = Describe("Staging", func() {
+	It("costs each host one write of its Node, and none of its record", func(ctx SpecContext) {
+		const hosts = 10
+		cost := func(stages bool) (nodes, records, secrets, pools int) {
+			w := newWorld(hosts)
+			w.adopt(ctx)
+			for i := range hosts {
+				if stages {
+					w.changeNode(ctx, i, func(node *corev1.Node) {
+						node.Annotations[agentv1.StagingAnnotation] = revisionOf(i, "rendered-worker-1")
+					})
+				}
+			}
+			w.settle(ctx)
+			count := map[string]int{}
+			w.reconciler = w.newManager(func(ctx context.Context, object client.Object, write func() error) error {
+				count[fmt.Sprintf("%T", object)]++
+				return w.Write(ctx, object, write)
+			})
+			w.render(ctx, "rendered-worker-2")
+			for range hosts {
+				w.settle(ctx)
+				for i := range hosts {
+					if next := w.node(ctx, i).Annotations[agentv1.NextAnnotation]; next != "" {
+						w.changeNode(ctx, i, func(node *corev1.Node) { node.Annotations[agentv1.StagingAnnotation] = next })
+					}
+				}
+				w.settle(ctx)
+				for _, i := range w.told(ctx) {
+					w.complete(ctx, i)
+				}
+			}
+			w.settle(ctx)
+			for i := range hosts {
+				Expect(w.updated(ctx, i).Reason).To(Equal(bootstrapv1.UpdateDoneReason))
+			}
+			return count["*v1.Node"], count["*v1alpha1.PoolbootConfig"], count["*v1.Secret"] + count["<nil>"], count["*v1alpha1.MachineConfigPool"]
+		}
+		nodes, records, secrets, pools := cost(false)
+		stagedNodes, stagedRecords, stagedSecrets, stagedPools := cost(true)
+		GinkgoWriter.Println(nodes, records, secrets, pools, stagedNodes, stagedRecords, stagedSecrets, stagedPools)
+		Expect(stagedNodes).To(Equal(nodes + hosts))
+		Expect(stagedSecrets).To(Equal(secrets))
+		Expect(stagedRecords).To(BeNumerically("<=", records+1), "the first host waits, too")
+		Expect(stagedPools).To(BeNumerically("<=", pools+3))
 	})
 })
