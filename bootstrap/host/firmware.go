@@ -38,7 +38,7 @@ func FirmwareOf(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetal
 		switch {
 		case err != nil || !exists || changed == nil:
 		case changed.ObservedGeneration != object.GetGeneration():
-			firmware.Why = fmt.Sprintf("Metal3 has not compared %s %s with the host since it was changed", kind, klog.KObj(bmh))
+			firmware.Why = fmt.Sprintf("Metal3 has not compared %s %s with the host since it was changed. If that stays so, remove what is pending there, and add it again", kind, klog.KObj(bmh))
 			return true, nil
 		case changed.Status != metav1.ConditionTrue:
 		case valid == nil || valid.Status != metav1.ConditionTrue:

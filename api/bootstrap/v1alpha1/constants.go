@@ -286,8 +286,8 @@ const (
 	// The host was changed, and Metal3 applies firmware settings or updates while it reboots. The time that this takes
 	// does not count: docs/updates.md#firmware-in-the-same-reboot.
 	UpdateApplyingFirmwareReason = "ApplyingFirmware"
-	// The host was changed, and Metal3 could not apply firmware settings or updates while it reboots. Correct or remove
-	// what fails, and Metal3 tries it again: docs/updates.md#firmware-in-the-same-reboot.
+	// The host was changed, and Metal3 could not apply firmware settings or updates while it reboots. Metal3 retries.
+	// To go on without them, remove them: docs/updates.md#firmware-in-the-same-reboot.
 	FirmwareFailedReason = "FirmwareFailed"
 	// The host was changed, and its Node must stay Ready for minReadySeconds.
 	UpdateVerifyingReason = "Verifying"

@@ -160,6 +160,6 @@ func (h *host) describeFirmware() (reason, message string) {
 	case h.bmh.Status.ErrorType == "":
 		return bootstrapv1.UpdateApplyingFirmwareReason, fmt.Sprintf("Metal3 applies firmware settings or updates to BareMetalHost %s before it boots", klog.KObj(h.bmh))
 	}
-	return bootstrapv1.FirmwareFailedReason, fmt.Sprintf("%s. Metal3 retries. Correct what fails in the HostFirmwareSettings or HostFirmwareComponents %s, or remove it there: "+
-		"then the host boots and the update goes on", rollout.Clean(barehost.Trouble(h.bmh), agentv1.MaxReason), klog.KObj(h.bmh))
+	return bootstrapv1.FirmwareFailedReason, fmt.Sprintf("%s. Metal3 retries. To go on without the firmware, remove all settings and updates from the HostFirmwareSettings "+
+		"and HostFirmwareComponents %s: then the host boots, and its update goes on", rollout.Clean(barehost.Trouble(h.bmh), agentv1.MaxReason), klog.KObj(h.bmh))
 }

@@ -174,7 +174,7 @@ var _ = Describe("The firmware of a host whose update reboots it", func() {
 			w.passed += time.Hour
 			w.settle(ctx)
 			Expect(w.updated(ctx, 0)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.FirmwareFailedReason),
-				HaveField("Message", And(ContainSubstring("servicing error: Timeout reached in apply_configuration"), ContainSubstring("HostFirmwareSettings or HostFirmwareComponents edge/host-0")))))
+				HaveField("Message", And(ContainSubstring("servicing error: Timeout reached in apply_configuration"), ContainSubstring("remove all settings and updates from the HostFirmwareSettings and HostFirmwareComponents edge/host-0")))))
 			w.changeBMH(ctx, 0, func(bmh *bmov1alpha1.BareMetalHost) {
 				bmh.Status.OperationalStatus, bmh.Status.ErrorType, bmh.Status.ErrorMessage = bmov1alpha1.OperationalStatusServicing, "", ""
 			})
