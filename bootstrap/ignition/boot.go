@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +40,8 @@ type Boot struct {
 	PoolSHA512 string
 	// Token is the machine's bearer token. The request for the pool's configuration needs it too.
 	Token string
+	// ReportsJoin is true for a host that gets its token in the file ReportHeaderPath, unless it reads spec 3.0 only.
+	ReportsJoin bool
 	// Overlay is the machine's own Ignition. It holds its join credential.
 	Overlay PackedOverlay
 }
@@ -135,12 +138,14 @@ const (
 	beforeOverlay = `"source":"`
 	afterOverlay  = `"}]},"version":"`
 	bootSuffix    = `"}}`
+	beforeHeader  = `"},"storage":{"files":[{"contents":{"source":"data:,Authorization:%20Bearer%20`
+	afterHeader   = `%0A"},"mode":384,"overwrite":true,"path":"` + ReportHeaderPath + `"}]}}`
 )
 
 // Marshal writes the answer. It concatenates strings instead of encoding a structure, because every boot needs one.
 func (b Boot) Marshal() []byte {
-	const around = len(bootPrefix + beforeToken + afterToken + beforePoolURL + beforeHash + afterHash + beforeSource + beforeOverlay + afterOverlay + pointerVersion + bootSuffix)
-	out := append(make([]byte, 0, around+len(b.Token)+len(b.PoolURL)+len(b.PoolSHA512)+len(b.Overlay)), bootPrefix...)
+	const around = len(bootPrefix + beforeToken + afterToken + beforePoolURL + beforeHash + afterHash + beforeSource + beforeOverlay + afterOverlay + pointerVersion + beforeHeader + afterHeader)
+	out := append(make([]byte, 0, around+2*len(b.Token)+len(b.PoolURL)+len(b.PoolSHA512)+len(b.Overlay)), bootPrefix...)
 	version, references := versionWithoutHeaders, SupportsReferences(b.Version)
 	if references {
 		version = pointerVersion
@@ -152,7 +157,11 @@ func (b Boot) Marshal() []byte {
 		out = append(out, beforeSource...)
 	}
 	out = append(appendEscaped(append(out, beforeOverlay...), string(b.Overlay)), afterOverlay...)
-	return append(append(out, version...), bootSuffix...)
+	out = append(out, version...)
+	if !b.ReportsJoin || !references {
+		return append(out, bootSuffix...)
+	}
+	return append(append(append(out, beforeHeader...), url.PathEscape(b.Token)...), afterHeader...)
 }
 
 // makeSelfContained sets the compression and the hash of the contents of every file. On the host Ignition itself merges

@@ -114,6 +114,22 @@ var _ = Describe("Boot", func() {
 		Expect(contents.Verification.Hash).To(HaveValue(Equal("sha512-" + hex.EncodeToString(sum[:]))))
 	})
 
+	It("leaves the token on a host that reports with it, for root only", func() {
+		Expect(parse(string(boot.Marshal())).Storage.Files).To(BeEmpty())
+		reporting := boot
+		reporting.Token, reporting.ReportsJoin = "a token", true
+		document := reporting.Marshal()
+		expectIgnitionReads(document)
+		Expect(canonical(document)).To(Equal(string(document)))
+		files := parse(string(document)).Storage.Files
+		Expect(files).To(HaveLen(1))
+		Expect(files[0].Path).To(Equal("/etc/poolboot/report.header"))
+		Expect(files[0].Mode).To(HaveValue(Equal(0o600)))
+		content, err := dataurl.DecodeString(*files[0].Contents.Source)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(content.Data)).To(Equal("Authorization: Bearer a token\n"))
+	})
+
 	It("is written in canonical form, whatever its fields contain", func() {
 		odd := boot
 		odd.Token, odd.PoolURL = `a"b\c`, "https://192.0.2.1/?a=<b>&c=é"

@@ -21,6 +21,8 @@ const (
 	// CheckScriptPath is the script that verifies, before a host joins and after an update, that what Poolboot wrote is
 	// unchanged.
 	CheckScriptPath = OwnDirectory + "/check.sh"
+	// ReportHeaderPath has the header with the token of the host, with which it reports that it does not join.
+	ReportHeaderPath = OwnDirectory + "/report.header"
 	// StateDirectory contains the host's agent and its state.
 	StateDirectory = "/var/lib/poolboot"
 

@@ -10,8 +10,10 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
@@ -56,7 +58,7 @@ func (a *Agent) addUnits(config *ignition.Config) {
 
 // addProgram adds the program of the agent, in a directory that only root can read. Ignition downloads it, and verifies
 // it before the host starts. For a late agent, it adds what downloads it later. It adds nothing if there is no agent.
-func (a *Agent) addProgram(config *ignition.Config, node, clusterURL string) {
+func (a *Agent) addProgram(config *ignition.Config, node, role, clusterURL string) {
 	if a == nil {
 		return
 	}
@@ -67,6 +69,7 @@ func (a *Agent) addProgram(config *ignition.Config, node, clusterURL string) {
 		a.addInstaller(config, node, clusterURL)
 		return
 	}
+	a.addReport(config, role)
 	config.Storage.Files = append(config.Storage.Files, types.File{
 		Node: types.Node{Path: assignment.ProgramPath, Overwrite: ptr.To(true)},
 		FileEmbedded1: types.FileEmbedded1{
@@ -82,7 +85,7 @@ func (a *Agent) addProgram(config *ignition.Config, node, clusterURL string) {
 
 const (
 	installScriptPath = ignition.OwnDirectory + "/install-agent.sh"
-	installCAPath     = ignition.OwnDirectory + "/config-server.pem"
+	serverCAPath      = ignition.OwnDirectory + "/config-server.pem"
 )
 
 //go:embed install-agent.sh
@@ -94,11 +97,7 @@ func (a *Agent) addInstaller(config *ignition.Config, node, clusterURL string) {
 	nodeURL, _ := url.JoinPath(clusterURL, "api/v1/nodes", node)
 	updateURL, _ := a.Settings.UpdateURL()
 	agentsURL, _ := url.JoinPath(a.Settings.Server, "agent")
-	caPath := ""
-	if a.Settings.CA != "" {
-		caPath = installCAPath
-		config.Storage.Files = append(config.Storage.Files, newFile(caPath, 0o644, []byte(a.Settings.CA)))
-	}
+	caPath := a.addCA(config)
 	var script strings.Builder
 	for _, variable := range [][2]string{
 		{"node", nodeURL}, {"annotation", agentv1.OfferedAnnotation}, {"cluster", ignition.ClusterCAPath},
@@ -108,6 +107,26 @@ func (a *Agent) addInstaller(config *ignition.Config, node, clusterURL string) {
 		fmt.Fprintf(&script, "%s='%s'\n", variable[0], strings.ReplaceAll(variable[1], "'", `'\''`))
 	}
 	config.Storage.Files = append(config.Storage.Files, newFile(installScriptPath, 0o644, []byte(script.String()+installScript)))
+}
+
+// addReport adds the URL and the CA with which the host reports that it does not join. The config server adds the
+// token.
+func (a *Agent) addReport(config *ignition.Config, role string) {
+	address := access.Address{Role: role, NamespacedName: client.ObjectKey{Namespace: a.Settings.Namespace, Name: a.Settings.Name}, PointerID: a.Settings.PointerID}
+	text := fmt.Sprintf("proto = \"=https\"\nurl = %q\n", address.URL(a.Settings.Server))
+	if caPath := a.addCA(config); caPath != "" {
+		text += fmt.Sprintf("cacert = %q\ncapath = \"/dev/null\"\n", caPath)
+	}
+	config.Storage.Files = append(config.Storage.Files, newFile(reportPath, 0o644, []byte(text)))
+}
+
+// addCA adds the CA of the config server, and returns its path. The path is empty if the host trusts the config server.
+func (a *Agent) addCA(config *ignition.Config) string {
+	if a.Settings.CA == "" {
+		return ""
+	}
+	config.Storage.Files = append(config.Storage.Files, newFile(serverCAPath, 0o644, []byte(a.Settings.CA)))
+	return serverCAPath
 }
 
 // installAgentUnit returns the unit that runs the script until there is a program. Nothing waits for it, and it waits

@@ -2,7 +2,7 @@ package join
 
 import (
 	"crypto/sha256"
-	_ "embed" // check.sh
+	_ "embed" // check.sh and versions.sh
 	"fmt"
 	"path"
 	"strings"
@@ -20,6 +20,10 @@ const checkUnitName = ignition.OwnUnitPrefix + "check.service"
 const (
 	checkScriptPath = ignition.CheckScriptPath
 	checkSumsPath   = ignition.OwnDirectory + "/check.sha256"
+	// versionsScriptPath is the script that keeps a host from joining with versions that do not fit the cluster.
+	versionsScriptPath = ignition.OwnDirectory + "/versions.sh"
+	// reportPath is the curl configuration with which that script reports to the config server.
+	reportPath = ignition.OwnDirectory + "/report.conf"
 )
 
 // maxFileSize is a size in bytes that no file of an overlay reaches.
@@ -27,6 +31,9 @@ const maxFileSize = 1 << 20
 
 //go:embed check.sh
 var checkScript []byte
+
+//go:embed versions.sh
+var versionsScript []byte
 
 // withCheck adds the check to the configuration of a machine. The check verifies that everything in the configuration
 // is on the host, byte for byte, with the checksums of addChecksums. It also verifies that the unit of the kubelet
@@ -36,6 +43,15 @@ func withCheck(config ignition.Config, variable, flags string) ignition.Config {
 	settings := fmt.Sprintf("sums=%s variable=%s flags=%s directory=%s\n", checkSumsPath, variable, flags, ignition.KubeletConfigDirectory)
 	config.Storage.Files = append(config.Storage.Files, newFile(checkScriptPath, 0o644, append([]byte(settings), checkScript...)))
 	config.Systemd.Units = append(config.Systemd.Units, newEnabledUnit(checkUnitName, checkUnit()))
+	return config
+}
+
+// withVersions adds the script that waits until the kubelet, and kubeadm in the directory unless that is empty, fit the
+// API server.
+func withVersions(config ignition.Config, directory, kubelet, kubeconfig string) ignition.Config {
+	settings := fmt.Sprintf("directory=%s kubelet=%s kubeconfig=%s report=%s header=%s ca=/run/poolboot-cluster.pem\n",
+		directory, kubelet, kubeconfig, reportPath, ignition.ReportHeaderPath)
+	config.Storage.Files = append(config.Storage.Files, newFile(versionsScriptPath, 0o644, append([]byte(settings), versionsScript...)))
 	return config
 }
 
@@ -62,6 +78,7 @@ func checkUnit() []*unit.UnitOption {
 		unit.NewUnitOption("Service", "StandardOutput", "journal+console"),
 		unit.NewUnitOption("Service", "StandardError", "journal+console"),
 		unit.NewUnitOption("Service", "ExecStart", "/bin/sh "+checkScriptPath),
+		unit.NewUnitOption("Service", "ExecStart", "/bin/sh "+versionsScriptPath),
 		wantedByMultiUser())
 }
 

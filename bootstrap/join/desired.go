@@ -190,7 +190,9 @@ func policyOf(p, worker *poolv1.MachineConfigPool) update.Policy {
 	}
 	// The agent reads its settings before each request.
 	policy.Paths[assignment.SettingsPath] = rule(update.Action{Type: update.None})
-	policy.Paths[checkScriptPath], policy.Paths[checkSumsPath] = rule(update.Action{Type: update.None}), rule(update.Action{Type: update.None})
+	for _, name := range []string{checkScriptPath, checkSumsPath, versionsScriptPath} {
+		policy.Paths[name] = rule(update.Action{Type: update.None})
+	}
 	// These units do their work when the host starts. A new unit of the agent applies when the agent restarts.
 	for _, name := range append([]string{ignition.DependenciesTarget}, ignition.OwnUnits...) {
 		policy.Units[name] = rule(update.Action{Type: update.DaemonReload})

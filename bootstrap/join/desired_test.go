@@ -265,9 +265,9 @@ var _ = Describe("The assignment of a host", func() {
 			Expect(pathsOf(lasting)).To(ContainElements("/etc/rack", "/etc/poolboot/agent.json", "poolboot-agent.service", "poolboot-register.service", "kubelet.service"))
 		},
 		Entry("with the join type Kubelet", bootstrapv1.JoinTypeKubelet, "/etc/kubernetes/bootstrap-kubelet.conf",
-			"/var/lib/poolboot", "/var/lib/poolboot/bin/poolboot-agent"),
+			"/var/lib/poolboot", "/var/lib/poolboot/bin/poolboot-agent", "/etc/poolboot/report.conf", "/etc/poolboot/config-server.pem"),
 		Entry("with the join type Kubeadm", bootstrapv1.JoinTypeKubeadm, "/etc/poolboot/discovery.conf",
-			"/var/lib/poolboot", "/var/lib/poolboot/bin/poolboot-agent"),
+			"/var/lib/poolboot", "/var/lib/poolboot/bin/poolboot-agent", "/etc/poolboot/report.conf", "/etc/poolboot/config-server.pem"),
 	)
 
 	It("has no join credential", func() {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
@@ -76,7 +77,7 @@ func (m Machine) Overlay(cred Credential) (ignition.Config, error) {
 			err = m.addCredential(&own, cred)
 		}
 		m.Agent.addUnits(&own)
-		m.Agent.addProgram(&own, m.Registration.Name, m.Cluster.Server)
+		m.Agent.addProgram(&own, m.Registration.Name, m.Registration.Labels[poolv1.NodePoolLabel], m.Cluster.Server)
 		return own, err
 	})
 }

@@ -36,6 +36,7 @@ func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg registration.Registration) (
 		dependenciesTarget(), newUnit(ignition.CheckpointsUnit, checkpointsUnit()),
 		newEnabledUnit("poolboot-join.service", joinUnit(join.Path())))
 	config.Systemd.Units = append(config.Systemd.Units, sentinelUnits()...)
+	config = withVersions(config, path.Dir(join.Path()), "kubelet", discoveryPath)
 	return withCheck(config, ignition.KubeadmArgsVariable, ignition.KubeadmFlagsPath), nil
 }
 

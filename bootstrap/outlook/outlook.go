@@ -79,6 +79,7 @@ var table = map[string]Outlook{
 	bootstrapv1.BootFailedReason:                      NeedsPerson,
 	bootstrapv1.BootPreparedReason:                    Fine,
 	bootstrapv1.IgnitionFailedReason:                  NeedsPerson,
+	bootstrapv1.VersionSkewReason:                     NeedsPerson,
 	bootstrapv1.IgnitionRetriedReason:                 Waits,
 	bootstrapv1.IgnitionSucceededReason:               Fine,
 	bootstrapv1.NodeReadyInPoolReason:                 Fine,
@@ -162,6 +163,7 @@ var kinds = []string{
 	bootstrapv1.TokenUsableCondition,
 	bootstrapv1.BootPreparedCondition,
 	bootstrapv1.IgnitionSucceededCondition,
+	bootstrapv1.VersionsFitCondition,
 	bootstrapv1.NodeInPoolCondition,
 	bootstrapv1.UpdatedCondition,
 }

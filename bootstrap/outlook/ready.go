@@ -34,6 +34,7 @@ func Ready(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 		{bootstrapv1.TokenUsableCondition, IsWrong},
 		{bootstrapv1.BootPreparedCondition, IsWrong},
 		{bootstrapv1.IgnitionSucceededCondition, IsWrong},
+		{bootstrapv1.VersionsFitCondition, IsWrong},
 		{bootstrapv1.NodeInPoolCondition, IsWrong},
 	} {
 		c := conditions.Get(config, check.condition)

@@ -52,14 +52,23 @@ func IsServed(config *bootstrapv1.PoolbootConfig) bool {
 	return config.Status.Requests.ServedTime != nil
 }
 
-// IsIgnitionFailed reports whether the host has reported that Ignition failed, and has not requested its configuration
-// again since.
+// IsIgnitionFailed reports whether the host has reported that its first boot failed, and has not requested its
+// configuration again since.
 func IsIgnitionFailed(config *bootstrapv1.PoolbootConfig) bool {
 	requests := config.Status.Requests
 	isRetry := func(at *metav1.MicroTime) bool {
 		return at != nil && at.After(requests.IgnitionFailure.ReportedTime.Time)
 	}
 	return requests.IgnitionFailure.Stage != "" && !isRetry(requests.RequestedTime) && !isRetry(requests.ServedTime)
+}
+
+// versionsStage is the stage that a host reports when Ignition succeeded, and its versions keep it from joining.
+const versionsStage = "versions"
+
+// IsVersionSkew reports whether the last failure that the host reported is that its kubelet or kubeadm does not fit the
+// version of the API server.
+func IsVersionSkew(config *bootstrapv1.PoolbootConfig) bool {
+	return config.Status.Requests.IgnitionFailure.Stage == versionsStage
 }
 
 // IsPrepared reports whether a boot is prepared: the Node, the join credential and the overlay exist.

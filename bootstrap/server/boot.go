@@ -46,7 +46,9 @@ func (v *view) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.R
 		PoolURL:    poolURL,
 		PoolSHA512: ready.pool.sha512,
 		Token:      token,
-		Overlay:    overlay,
+		// An enrollment token, which many hosts share and which is not revoked when they join, is not left on a host.
+		ReportsJoin: record.Enrollment == "",
+		Overlay:     overlay,
 	}.Marshal()
 	h := w.Header()
 	h["Content-Type"] = typeIgnition

@@ -138,6 +138,9 @@ const (
 	// the host has requested its configuration again, and true when its kubelet has joined. PoolbootConfigs whose host
 	// never reported a failure don't have it.
 	IgnitionSucceededCondition = "IgnitionSucceeded"
+	// VersionsFitCondition is false while the host does not join because its kubelet or kubeadm does not fit the
+	// version of the API server. Other PoolbootConfigs don't have it.
+	VersionsFitCondition = "VersionsFit"
 	// NodeInPoolCondition is true when the Machine's Node is Ready and in the recorded pool.
 	NodeInPoolCondition = "NodeInPool"
 	// UpdatedCondition is true when the running host runs what it should run, and unknown if it has no agent.
@@ -253,6 +256,9 @@ const (
 	IgnitionRetriedReason = "IgnitionRetried"
 	// The host has joined after Ignition had failed.
 	IgnitionSucceededReason = "IgnitionSucceeded"
+	// The kubelet or kubeadm of the host does not fit the version of the API server, so the host does not join:
+	// docs/images.md#versions-of-kubernetes.
+	VersionSkewReason = "VersionSkew"
 	// The Node exists, and its kubelet has not registered yet.
 	WaitingForKubeletReason = "WaitingForKubelet"
 	// The Node is Ready in its pool.

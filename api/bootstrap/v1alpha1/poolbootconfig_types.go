@@ -122,7 +122,8 @@ type PoolbootConfigInitializationStatus struct {
 type PoolbootConfigStatus struct {
 	// conditions are Ready, DataSecretAvailable, PoolDecided, BootPrepared, NodeInPool and Paused; also Updated if the
 	// host has joined, TokenUsable if the host's token has ever expired, IgnitionSucceeded if the host has ever
-	// reported that Ignition failed, and UserDataSet if spec.host names a BareMetalHost.
+	// reported that Ignition failed, VersionsFit while the host reports that its versions keep it from joining, and
+	// UserDataSet if spec.host names a BareMetalHost.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -30,7 +30,7 @@ type HostRequests struct {
 	// +kubebuilder:validation:MaxItems=16
 	Addresses []TokenAddress `json:"addresses,omitempty"`
 
-	// ignitionFailure is the last failure of Ignition that the host reported.
+	// ignitionFailure is the last failure of its first boot that the host reported.
 	// +optional
 	IgnitionFailure IgnitionFailure `json:"ignitionFailure,omitempty,omitzero"`
 
@@ -40,21 +40,22 @@ type HostRequests struct {
 	RegistrationRequestedTime *metav1.MicroTime `json:"registrationRequestedTime,omitempty"`
 }
 
-// IgnitionFailure is a failure of Ignition at the first boot of a host, as the host reports it.
+// IgnitionFailure is a failure of the first boot of a host, as the host reports it.
 type IgnitionFailure struct {
 	// reportedTime is the time of the report.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('2000-01-01T00:00:00Z')",message="it must be later than the year 1999"
 	ReportedTime metav1.MicroTime `json:"reportedTime,omitempty,omitzero"`
 
-	// stage is the stage of Ignition that failed, such as fetch, disks or files.
+	// stage is the stage of Ignition that failed, such as fetch, disks or files, or versions if Ignition succeeded, and
+	// the kubelet or kubeadm does not fit the cluster.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[a-z][-a-z]*$`
 	Stage string `json:"stage,omitempty"`
 
-	// log is the end of Ignition's log, without what looks like a secret.
+	// log is the end of Ignition's log, or what does not fit, without what looks like a secret.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096

@@ -66,6 +66,7 @@ func (r *Phases) Reconcile(ctx context.Context, of *scope.Scope) (ctrl.Result, e
 	expiry, err := r.guardToken(ctx, s)
 	result, dataErr := r.reconcileDataSecret(ctx, s)
 	setIgnitionSucceeded(s.Config)
+	setVersionsFit(s.Config)
 	r.setTokenUsable(s.Config)
 	return util.LowestNonZeroResult(expiry, result), errors.Join(err, dataErr)
 }
@@ -111,7 +112,8 @@ func (r *Phases) event(config *bootstrapv1.PoolbootConfig, kind, reason, action,
 // reportChanges creates the events for a change of the status: a pool that was decided for an existing data Secret,
 // what these phases find wrong, and that it is resolved.
 func (r *Phases) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
-	r.reportIgnition(before, after)
+	r.reportFirstBoot(bootstrapv1.IgnitionSucceededCondition, before, after)
+	r.reportFirstBoot(bootstrapv1.VersionsFitCondition, before, after)
 	r.reportUsable(before, after)
 	hasPassed := before.Status.DataSecretName == "" && !conditions.IsTrue(before, bootstrapv1.DataSecretAvailableCondition) &&
 		conditions.IsTrue(after, bootstrapv1.DataSecretAvailableCondition)

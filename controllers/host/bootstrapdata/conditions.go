@@ -74,7 +74,7 @@ func setIgnitionSucceeded(config *bootstrapv1.PoolbootConfig) {
 	failure := config.Status.Requests.IgnitionFailure
 	succeeded := metav1.Condition{Type: bootstrapv1.IgnitionSucceededCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.IgnitionSucceededReason}
 	switch {
-	case failure.Stage == "":
+	case failure.Stage == "" || record.IsVersionSkew(config):
 		conditions.Delete(config, succeeded.Type)
 		return
 	case record.HasJoined(config):
@@ -86,6 +86,21 @@ func setIgnitionSucceeded(config *bootstrapv1.PoolbootConfig) {
 		succeeded.Message = "the host has requested its configuration again after Ignition failed"
 	}
 	conditions.Set(config, succeeded)
+}
+
+// setVersionsFit sets the condition VersionsFit while the host reports that it does not join because of its versions.
+func setVersionsFit(config *bootstrapv1.PoolbootConfig) {
+	if !record.IsVersionSkew(config) || !record.IsIgnitionFailed(config) || record.HasJoined(config) {
+		conditions.Delete(config, bootstrapv1.VersionsFitCondition)
+		return
+	}
+	conditions.Set(config, metav1.Condition{
+		Type:   bootstrapv1.VersionsFitCondition,
+		Status: metav1.ConditionFalse,
+		Reason: bootstrapv1.VersionSkewReason,
+		Message: fmt.Sprintf("the host does not join, because %s: provision it with an image that fits, or upgrade the control plane; the host checks again every 30 seconds",
+			excerpt.Of(config.Status.Requests.IgnitionFailure.Log, maxLogLine)),
+	})
 }
 
 // maxLogLine is the maximum length of the line of a log in a message. The API server refuses events with more than
@@ -102,9 +117,9 @@ func ignitionFailed(failure bootstrapv1.IgnitionFailure) string {
 		"MachineConfigs of the pool, extraConfig or the host, and boot the host again", failure.Stage, last)
 }
 
-// reportIgnition creates the events for a failure of Ignition that the host reports, and for its resolution.
-func (r *Phases) reportIgnition(before, after *bootstrapv1.PoolbootConfig) {
-	had, has := conditions.Get(before, bootstrapv1.IgnitionSucceededCondition), conditions.Get(after, bootstrapv1.IgnitionSucceededCondition)
+// reportFirstBoot creates the events for a failure of the first boot that the host reports, and for its resolution.
+func (r *Phases) reportFirstBoot(kind string, before, after *bootstrapv1.PoolbootConfig) {
+	had, has := conditions.Get(before, kind), conditions.Get(after, kind)
 	switch {
 	case outlook.IsWrong(has) && (!outlook.IsWrong(had) || had.Message != has.Message):
 		metrics.StageBlocked(after, record.StageJoining, has.Reason)

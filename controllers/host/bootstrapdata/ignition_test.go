@@ -71,4 +71,35 @@ var _ = Describe("A first boot in which Ignition fails", func() {
 		config := newFailed(func(c *bootstrapv1.PoolbootConfig) { c.Status.Requests.IgnitionFailure = bootstrapv1.IgnitionFailure{} }).settle(ctx)
 		Expect(conditions.Has(config, bootstrapv1.IgnitionSucceededCondition)).To(BeFalse())
 	})
+
+	const misfit = "kubelet v1.37.0 is newer than the API server, v1.36.3"
+
+	It("is a condition of its own, with both versions, if Ignition succeeded and the kubelet does not fit the cluster", func(ctx SpecContext) {
+		s := newFailed(func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Requests.ServedTime = at(-time.Minute)
+			c.Status.Requests.IgnitionFailure.Stage, c.Status.Requests.IgnitionFailure.Log = "versions", misfit
+		})
+		config := s.settle(ctx)
+		Expect(conditions.Get(config, bootstrapv1.VersionsFitCondition)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.VersionSkewReason),
+			HaveField("Message", HavePrefix("the host does not join, because "+misfit+": provision it with an image that fits, or upgrade the control plane"))))
+		Expect(conditions.Has(config, bootstrapv1.IgnitionSucceededCondition)).To(BeFalse())
+		Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.VersionSkewReason))
+		Expect(s.newEvents()).To(ConsistOf(HavePrefix("Warning " + bootstrapv1.VersionSkewReason)))
+		Expect(conditions.Get(s.settle(ctx), bootstrapv1.VersionsFitCondition)).To(Equal(conditions.Get(config, bootstrapv1.VersionsFitCondition)))
+		Expect(s.newEvents()).To(BeEmpty())
+
+		for _, change := range []func(*bootstrapv1.PoolbootConfig){
+			func(c *bootstrapv1.PoolbootConfig) { c.Status.Requests.ServedTime = at(time.Second) },
+			func(c *bootstrapv1.PoolbootConfig) {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateRevoked))
+			},
+		} {
+			config := newFailed(func(c *bootstrapv1.PoolbootConfig) {
+				c.Status.Requests.IgnitionFailure.Stage, c.Status.Requests.IgnitionFailure.Log = "versions", misfit
+				change(c)
+			}).settle(ctx)
+			Expect(conditions.Has(config, bootstrapv1.VersionsFitCondition)).To(BeFalse())
+			Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
+		}
+	})
 })
