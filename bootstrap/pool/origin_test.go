@@ -85,9 +85,10 @@ var _ = Describe("The origins of a rendered config", func() {
 		Expect(originsOf()).To(BeEmpty())
 	})
 
-	DescribeTable("are described for the files and units that a text names:", func(text, described string) {
+	DescribeTable("are described for the files, units and disks that a text names:", func(text, described string) {
 		Expect(pool.DescribeOrigins(originsOf(
-			ignitionOf("50-a", "infra", `"storage":{"files":[{"path":"/etc/a"},{"path":"/etc/a.d/b"},{"path":"/etc/systemd/system/b.service"}]},"kernelArguments":{"shouldExist":["quiet"]},
+			ignitionOf("50-a", "infra", `"storage":{"files":[{"path":"/etc/a"},{"path":"/etc/a.d/b"},{"path":"/etc/systemd/system/b.service"}],
+				"disks":[{"device":"/dev/sdb","wipeTable":true}],"raid":[{"name":"data","level":"raid1","devices":["/dev/sdb"]}]},"kernelArguments":{"shouldExist":["quiet"]},
 				"systemd":{"units":[{"name":"a.service","contents":"[Unit]"}]}`),
 			ignitionOf("60-b", "infra", `"systemd":{"units":[{"name":"a.service","dropins":[{"name":"1.conf","contents":"[Unit]"}]}]}`)), text)).To(Equal(described))
 	},
@@ -96,6 +97,7 @@ var _ = Describe("The origins of a rendered config", func() {
 			"unit a.service comes from MachineConfig 50-a, dropin a.service.d/1.conf comes from MachineConfig 60-b"),
 		Entry("the file of a drop-in", "write /etc/systemd/system/a.service.d/1.conf.", "dropin a.service.d/1.conf comes from MachineConfig 60-b"),
 		Entry("a unit that is a file", "write /etc/systemd/system/b.service: read-only", "file /etc/systemd/system/b.service comes from MachineConfig 50-a"),
+		Entry("a disk, but no array, whose name is any word", "disk /dev/sdb, RAID data: it changes", "disk /dev/sdb comes from MachineConfig 50-a"),
 		Entry("a word that is no path and no unit", "be quiet about /etc/a.d", ""),
 		Entry("nothing", "", ""),
 	)
