@@ -104,8 +104,8 @@ const FullRebootInsteadOf = "a full reboot instead of "
 // UnitMissing is in the text about a unit of FailingUnitsAnnotation that does not exist on the host: it has no log.
 const UnitMissing = "does not exist on the host"
 
-// MaxReason is the maximum size of ReasonAnnotation, DriftAnnotation, OutdatedDisksAnnotation, FailingUnitsAnnotation and
-// a reason in StagingAnnotation in bytes.
+// MaxReason is the maximum size of ReasonAnnotation, DriftAnnotation, OutdatedDisksAnnotation, FailingUnitsAnnotation
+// and a reason in StagingAnnotation in bytes.
 const MaxReason = 2048
 
 // State is what the agent of a host is doing.

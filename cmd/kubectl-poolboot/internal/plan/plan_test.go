@@ -124,7 +124,9 @@ Disks:    the host keeps its own, and does not get disk /dev/sdb, LUKS volume da
           srv.mount
 `))
 		Expect(out).NotTo(ContainSubstring("swordfish"))
-		Expect(clitest.ExpectSuccess(planning("{}", disks, "--policy", worker, "-o", "json"))).To(MatchJSON(`{"possible":true,"reasons":[],"actions":[{"type":"Reload","unit":"crio.service"}],"drain":false,"reboot":false,
+		Expect(clitest.ExpectSuccess(planning("{}", disks, "--policy", worker, "-o", "json"))).To(MatchJSON(`{"possible":true,"reasons":[],
+			"changes":[{"entry":"file /etc/crio/policies/a","actions":[{"type":"Reload","unit":"crio.service"}],"reason":"the default for /etc/crio/policies"}],
+			"actions":[{"type":"Reload","unit":"crio.service"}],"drain":false,"reboot":false,
 			"outdatedDisks":["disk /dev/sdb","LUKS volume data","filesystem /dev/mapper/data","unit srv.mount"]}`))
 		own := clitest.WriteFile("own.yaml", with("worker", "diskPolicy: NewHostsOnly"), with("infra", "diskPolicy: Refuse"))
 		Expect(clitest.ExpectSuccess(planning("{}", disks, "--policy", own))).To(And(ContainSubstring("Possible: no\n"),

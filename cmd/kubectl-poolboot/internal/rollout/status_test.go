@@ -120,7 +120,7 @@ var _ = Describe("status", func() {
 			p.Status.StagedHostCount = 4
 			p.Status.Staging = []poolv1.StagingHost{{Host: waits("a").Name, Revision: "next", StartTime: &metav1.Time{Time: time.Now().Add(-time.Minute)}}}
 		}, waits("a")).run("status", "infra")
-		Expect(r.Out).To(And(ContainSubstring(" Staging "), ContainSubstring("Node a runs rendered-infra-0, and its host")))
+		Expect(r.Out).To(And(ContainSubstring(" Staging "), ContainSubstring("its host downloads what the update to\n")))
 		Expect(r.ErrOut).To(ContainSubstring("0 of 1 hosts run rendered-infra-1; 1 stage their update, 4 have staged it"))
 	})
 
