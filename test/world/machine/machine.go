@@ -37,6 +37,8 @@ type Options struct {
 	Console io.Writer
 	// Firmware boots the disk. Default: BIOS.
 	Firmware Firmware
+	// POST is how long the BIOS waits before it boots, as a server that tests its hardware: at most 65 seconds.
+	POST time.Duration
 	// Network is the network of the machine. Default: QEMU's network, which has a DHCP server.
 	Network *Network
 	// NetworkData is the network data on the config drive. Optional.
@@ -174,7 +176,11 @@ func (m *Machine) firmware(ctx context.Context) ([]string, error) {
 		code, variables = "OVMF_CODE_4M.secboot.fd", "OVMF_VARS_4M.ms.fd"
 		options = []string{"-machine", "q35,accel=tcg,smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on"}
 	default:
-		return []string{"-machine", "pc,accel=tcg"}, nil
+		options := []string{"-machine", "pc,accel=tcg"}
+		if m.options.POST > 0 {
+			options = append(options, "-boot", fmt.Sprintf("menu=on,splash-time=%d", m.options.POST.Milliseconds()))
+		}
+		return options, nil
 	}
 	const directory = "/usr/share/OVMF/"
 	if output, err := exec.CommandContext(ctx, "cp", "--no-clobber", directory+variables, m.path("variables.fd")).CombinedOutput(); err != nil {
