@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
@@ -87,6 +88,9 @@ func (a *Agent) contents(ctx context.Context, resource types.Resource) ([]byte, 
 		host := "its URL"
 		if address, err := url.Parse(ptr.Deref(resource.Source, "")); err == nil && address.Host != "" {
 			host = address.Host
+		}
+		if strings.HasPrefix(err.Error(), host+": ") {
+			return nil, fmt.Errorf("download from %w", err)
 		}
 		return nil, fmt.Errorf("download from %s: %w", host, err)
 	}

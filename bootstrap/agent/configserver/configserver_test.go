@@ -208,6 +208,22 @@ var _ = Describe("Contents at a URL", func() {
 		Expect(err).To(MatchError("the server of the contents answers 403 Forbidden"))
 	})
 
+	It("come no faster than the limit, and without one as fast as they can", func() {
+		const size = 256 << 10
+		elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, size)) }))
+		DeferCleanup(elsewhere.Close)
+		client := begin(nil, noCertificate)
+		for limit, least := range map[int64]time.Duration{128 << 10: time.Second, 0: 0} {
+			client.Limit(limit)
+			began := time.Now()
+			Expect(client.Contents(context.Background(), types.Resource{Source: new(elsewhere.URL)})).To(HaveLen(size))
+			Expect(time.Since(began)).To(BeNumerically(">=", least))
+		}
+		Expect(client.elsewhere.Timeout).To(Equal(requestTimeout))
+		client.Limit(128 << 10)
+		Expect(client.elsewhere.Timeout).To(BeNumerically(">", requestTimeout+maxContents/(128<<10)*time.Second-time.Second), "the largest file can be downloaded")
+	})
+
 	It("at other places are refused", func() {
 		client := begin(nil, noCertificate)
 		for _, source := range []string{"s3://bucket/key", "tftp://host/f", "file:///etc/shadow", ""} {
