@@ -12,7 +12,7 @@ import (
 
 // StagingPatience is how long a host may take to download what its next update needs, or to report why it can't, before
 // others do not wait for that any more.
-const StagingPatience = 30 * time.Minute
+const StagingPatience = time.Hour
 
 // HasStaged reports whether the host has everything that an update to a revision needs, or has an agent that says
 // nothing about that, as earlier ones.

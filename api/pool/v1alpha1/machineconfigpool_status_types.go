@@ -145,7 +145,7 @@ type MachineConfigPoolStatus struct {
 	SlotsOpenTime *metav1.Time `json:"slotsOpenTime,omitempty"`
 
 	// staging are the hosts that download what their next update needs, at most spec.updates.staging.maxHosts, and
-	// those that have not answered for 30 minutes. A host gets a slot when it has everything, or has not answered for
+	// those that have not answered for an hour. A host gets a slot when it has everything, or has not answered for
 	// so long.
 	// +optional
 	// +listType=atomic

@@ -146,6 +146,38 @@ var _ = Describe("Staging", func() {
 		Expect(w.told(ctx)).To(BeEmpty())
 	})
 
+	for n := 1; n <= 10; n++ {
+		for _, late := range []bool{false, true} {
+			It(fmt.Sprintf("goes on if the manager crashes: write %d, which takes effect: %t", n, late), func(ctx SpecContext) {
+				w = newWorld(2)
+				w.adopt(ctx)
+				for i := range 2 {
+					reports(ctx, i, revisionOf(i, "rendered-worker-1"))
+				}
+				w.render(ctx, "rendered-worker-2")
+				w.afterWrite = w.expectLimit(ctx, 1)
+				w.CrashAt, w.Late = w.Writes+n, late
+				for range 2 {
+					w.settle(ctx)
+					for i := range 2 {
+						if revision := next(ctx, i); revision != "" {
+							Expect(stored(ctx, i)).To(Equal(revision), "what is named can be downloaded")
+							reports(ctx, i, revision)
+						}
+					}
+					w.settle(ctx)
+					for _, i := range w.told(ctx) {
+						w.complete(ctx, i)
+					}
+				}
+				w.settle(ctx)
+				for i := range 2 {
+					Expect(w.config(ctx, i).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-2"))
+				}
+			})
+		}
+	}
+
 	It("is not waited for if the agent is an earlier one", func(ctx SpecContext) {
 		w = newWorld(1)
 		w.adopt(ctx)
