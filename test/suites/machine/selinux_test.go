@@ -7,6 +7,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
@@ -59,7 +63,7 @@ var _ = Describe("A machine with SELinux", func() {
 		Expect(err).NotTo(HaveOccurred(), "make test-machine builds the image")
 		t.Create(ctx, butane(t, "61-labeled", labeled))
 		b := startBoot(ctx, t)
-		b.waitForMember(ctx)
+		node := b.waitForMember(ctx)
 		Eventually(ctx, b.machine.Console).Should(ContainSubstring("selinux: end"))
 		console, err := b.machine.Console()
 		Expect(err).NotTo(HaveOccurred())
@@ -67,5 +71,18 @@ var _ = Describe("A machine with SELinux", func() {
 		AddReportEntry("what SELinux says", seen)
 		Expect(seen).To(And(HavePrefix("Enforcing"), ContainSubstring("selinux: agent system_u:system_r:initrc_t:s0"),
 			ContainSubstring("selinux: path /etc/hosts.allow verified."), Not(ContainSubstring("should be")), Not(ContainSubstring("selinux: refused"))))
+
+		By("a Pod")
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: metav1.NamespaceDefault}, Spec: corev1.PodSpec{
+			NodeName: node.Name, AutomountServiceAccountToken: ptr.To(false), TerminationGracePeriodSeconds: ptr.To[int64](0),
+			Containers: []corev1.Container{{Name: "pause", Image: "localhost/pause:1", ImagePullPolicy: corev1.PullNever}}}}
+		Expect(lab.WorkloadClient.Create(ctx, pod)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(client.IgnoreNotFound(lab.WorkloadClient.Delete(ctx, pod, client.GracePeriodSeconds(0)))).To(Succeed())
+		})
+		Eventually(ctx, func() (corev1.PodPhase, error) {
+			err := lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+			return pod.Status.Phase, err
+		}).Should(Equal(corev1.PodRunning))
 	}, SpecTimeout(30*time.Minute))
 })
