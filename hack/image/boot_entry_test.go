@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,7 +25,7 @@ func runBootEntry(t *testing.T, arguments string, files map[string]string) (stri
 		i.write(name, text)
 	}
 	command := exec.Command("sh", bootEntry)
-	command.Env = append(i.environment, "BOOT_DIRECTORY="+i.path("boot"))
+	command.Env = append(slices.Clone(i.environment), "BOOT_DIRECTORY="+i.path("boot"))
 	output, err := command.CombinedOutput()
 	return string(output), err
 }

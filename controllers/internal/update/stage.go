@@ -28,8 +28,8 @@ func (r *Updates) stage(ctx context.Context, h *host, in poolContext) error {
 	switch {
 	case isTransient(err):
 		return err
-	case err != nil: // the condition has it
-		return nil
+	case err != nil:
+		return nil //nolint:nilerr // The condition has it.
 	case revision == h.Desired():
 		return r.nameNext(ctx, h, "")
 	case entry == nil || entry.Revision != revision:
