@@ -85,7 +85,7 @@ var _ = Describe("A machine with SELinux", func() {
 			Eventually(ctx, b.machine.Console).Should(ContainSubstring(end))
 			console, err := b.machine.Console()
 			Expect(err).NotTo(HaveOccurred())
-			console = console[:strings.Index(console, end)]
+			console, _, _ = strings.Cut(console, end)
 			if before := strings.LastIndex(console, "selinux: mode"); before >= 0 {
 				console = console[before:]
 			}
