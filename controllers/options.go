@@ -70,11 +70,8 @@ type Options struct {
 	Metrics prometheus.Registerer
 }
 
-// offer returns the agent that hosts get, with the current CA certificates of the config server.
+// offer returns the config server with its current CA certificates, and the agent that hosts get.
 func (o *Options) offer() (join.Offer, error) {
-	if len(o.Agent.SHA512) == 0 {
-		return join.Offer{}, nil
-	}
 	ca, err := o.ServerCA()
 	return join.Offer{Agent: o.Agent, ServerURL: o.ServerURL, ServerCA: ca}, err
 }

@@ -10,10 +10,8 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
@@ -58,7 +56,7 @@ func (a *Agent) addUnits(config *ignition.Config) {
 
 // addProgram adds the program of the agent, in a directory that only root can read. Ignition downloads it, and verifies
 // it before the host starts. For a late agent, it adds what downloads it later. It adds nothing if there is no agent.
-func (a *Agent) addProgram(config *ignition.Config, node, role, clusterURL string) {
+func (a *Agent) addProgram(config *ignition.Config, node, clusterURL string) {
 	if a == nil {
 		return
 	}
@@ -69,7 +67,6 @@ func (a *Agent) addProgram(config *ignition.Config, node, role, clusterURL strin
 		a.addInstaller(config, node, clusterURL)
 		return
 	}
-	a.addReport(config, role)
 	config.Storage.Files = append(config.Storage.Files, types.File{
 		Node: types.Node{Path: assignment.ProgramPath, Overwrite: ptr.To(true)},
 		FileEmbedded1: types.FileEmbedded1{
@@ -97,7 +94,7 @@ func (a *Agent) addInstaller(config *ignition.Config, node, clusterURL string) {
 	nodeURL, _ := url.JoinPath(clusterURL, "api/v1/nodes", node)
 	updateURL, _ := a.Settings.UpdateURL()
 	agentsURL, _ := url.JoinPath(a.Settings.Server, "agent")
-	caPath := a.addCA(config)
+	caPath := addCA(config, a.Settings.CA)
 	var script strings.Builder
 	for _, variable := range [][2]string{
 		{"node", nodeURL}, {"annotation", agentv1.OfferedAnnotation}, {"cluster", ignition.ClusterCAPath},
@@ -109,23 +106,12 @@ func (a *Agent) addInstaller(config *ignition.Config, node, clusterURL string) {
 	config.Storage.Files = append(config.Storage.Files, newFile(installScriptPath, 0o644, []byte(script.String()+installScript)))
 }
 
-// addReport adds the URL and the CA with which the host reports that it does not join. The config server adds the
-// token.
-func (a *Agent) addReport(config *ignition.Config, role string) {
-	address := access.Address{Role: role, NamespacedName: client.ObjectKey{Namespace: a.Settings.Namespace, Name: a.Settings.Name}, PointerID: a.Settings.PointerID}
-	text := fmt.Sprintf("proto = \"=https\"\nurl = %q\n", address.URL(a.Settings.Server))
-	if caPath := a.addCA(config); caPath != "" {
-		text += fmt.Sprintf("cacert = %q\ncapath = \"/dev/null\"\n", caPath)
-	}
-	config.Storage.Files = append(config.Storage.Files, newFile(reportPath, 0o644, []byte(text)))
-}
-
 // addCA adds the CA of the config server, and returns its path. The path is empty if the host trusts the config server.
-func (a *Agent) addCA(config *ignition.Config) string {
-	if a.Settings.CA == "" {
+func addCA(config *ignition.Config, ca string) string {
+	if ca == "" {
 		return ""
 	}
-	config.Storage.Files = append(config.Storage.Files, newFile(serverCAPath, 0o644, []byte(a.Settings.CA)))
+	config.Storage.Files = append(config.Storage.Files, newFile(serverCAPath, 0o644, []byte(ca)))
 	return serverCAPath
 }
 

@@ -10,7 +10,10 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
@@ -53,6 +56,21 @@ func withVersions(config ignition.Config, directory, kubelet, kubeconfig string)
 		directory, kubelet, kubeconfig, reportPath, ignition.ReportHeaderPath)
 	config.Storage.Files = append(config.Storage.Files, newFile(versionsScriptPath, 0o644, append([]byte(settings), versionsScript...)))
 	return config
+}
+
+// addReport adds the URL and the CA with which the host reports that it does not join. The config server adds the
+// token. It adds nothing for a host that boots without the config server.
+func (m Machine) addReport(config *ignition.Config) {
+	s := m.Reports
+	if s.Server == "" {
+		return
+	}
+	address := access.Address{Role: m.Registration.Labels[poolv1.NodePoolLabel], NamespacedName: client.ObjectKey{Namespace: s.Namespace, Name: s.Name}, PointerID: s.PointerID}
+	text := fmt.Sprintf("proto = \"=https\"\nurl = %q\n", address.URL(s.Server))
+	if caPath := addCA(config, s.CA); caPath != "" {
+		text += fmt.Sprintf("cacert = %q\ncapath = \"/dev/null\"\n", caPath)
+	}
+	config.Storage.Files = append(config.Storage.Files, newFile(reportPath, 0o644, []byte(text)))
 }
 
 // addChecksums adds the checksums of everything in a configuration.

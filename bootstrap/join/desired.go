@@ -130,15 +130,16 @@ func Document(in Input) ([]byte, error) {
 // MachineOf returns what the overlay of the host's first boot is built from. architecture is that of the host, as Go
 // names it. The host gets no agent if none is offered for its architecture.
 func MachineOf(in Input, architecture string) (Machine, error) {
-	hash := in.Offer.Agent.SHA512[architecture]
-	if hash == "" {
-		return in.machine(nil), nil
-	}
-	agent, err := in.Offer.agentOf(in.Config, hash)
+	agent, err := in.Offer.agentOf(in.Config, in.Offer.Agent.SHA512[architecture])
 	if err != nil {
 		return Machine{}, err
 	}
-	return in.machine(agent), nil
+	machine := in.machine(agent)
+	machine.Reports = agent.Settings
+	if agent.Program.URL == "" {
+		machine.Agent = nil
+	}
+	return machine, nil
 }
 
 // InlineAgent returns the agent of a host whose configuration is in its data Secret. That is written before the host

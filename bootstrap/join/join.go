@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
@@ -62,6 +62,10 @@ type Machine struct {
 	// Agent is the agent that the host runs after it joined. It is nil for a host without an agent.
 	Agent *Agent
 
+	// Reports are what the host needs to report to the config server that it does not join, also without an agent. They
+	// are empty for a host that boots without the config server.
+	Reports assignment.Settings
+
 	// Network are the files that configure the network of the host. They are not needed for the join, and not checked
 	// before it.
 	Network []networkdata.File
@@ -77,7 +81,8 @@ func (m Machine) Overlay(cred Credential) (ignition.Config, error) {
 			err = m.addCredential(&own, cred)
 		}
 		m.Agent.addUnits(&own)
-		m.Agent.addProgram(&own, m.Registration.Name, m.Registration.Labels[poolv1.NodePoolLabel], m.Cluster.Server)
+		m.addReport(&own)
+		m.Agent.addProgram(&own, m.Registration.Name, m.Cluster.Server)
 		return own, err
 	})
 }

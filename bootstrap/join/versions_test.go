@@ -66,8 +66,7 @@ func (h *versionedHost) check(withKubeadm bool) string {
 			Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: chosen}}},
 		Registration: registration.Registration{Name: "infra-0", Labels: map[string]string{"poolboot.io/pool": "infra"}},
 		Cluster:      join.Cluster{Name: "edge", Server: server.URL, CA: ca},
-		Agent: &join.Agent{Settings: assignment.Settings{Server: server.URL, CA: string(ca), Namespace: "metal", Name: "a", PointerID: "pointer"},
-			Program: join.Program{URL: server.URL + "/agent/1", SHA512: "1"}},
+		Reports:      assignment.Settings{Server: server.URL, CA: string(ca), Namespace: "metal", Name: "a", PointerID: "pointer"},
 	}.Overlay(join.Credential{ID: "abc123", Secret: secret})
 	Expect(err).NotTo(HaveOccurred())
 	root := GinkgoT().TempDir()

@@ -32,7 +32,6 @@ func newOffer() join.Offer {
 // newWorldWithAgent returns a world in which hosts get an agent.
 func newWorldWithAgent() *world {
 	s := newSetting()
-	s.config.Annotations = map[string]string{bootstrapv1.PointerIDAnnotation: "1-2"}
 	w := s.world()
 	w.offered = newOffer()
 	return w
@@ -56,7 +55,6 @@ var _ = Describe("A host for which an agent is offered", func() {
 	var s *setting
 	BeforeEach(func() {
 		s = newSetting()
-		s.config.Annotations = map[string]string{bootstrapv1.PointerIDAnnotation: "1-2"}
 	})
 
 	It("gets an assignment before it can get its overlay with the agent", func(ctx SpecContext) {
@@ -131,6 +129,16 @@ var _ = Describe("A host for which an agent is offered", func() {
 		_, err := w.sendRequest(ctx)
 		Expect(err).To(MatchError(ContainSubstring("no such file")))
 		Expect(w.overlays(ctx)).To(BeEmpty())
+	})
+
+	It("can report that it does not join, although no agent is offered", func(ctx SpecContext) {
+		w := s.world()
+		w.offered = join.Offer{ServerURL: "https://boot.example.com:9444"}
+		Expect(w.sendRequest(ctx)).To(BeZero())
+		Expect(agentHash(ctx, w)).To(BeEmpty())
+		config, err := ignition.Parse(unpacked(w.overlays(ctx)[0]))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(config.Storage.Files).To(ContainElement(HaveField("Path", "/etc/poolboot/report.conf")))
 	})
 
 	It("waits if its rendered config is deleted, and no user must act", func(ctx SpecContext) {

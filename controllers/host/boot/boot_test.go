@@ -103,7 +103,7 @@ var _ = Describe("A host that requests its configuration", func() {
 	})
 
 	It("is not prepared if its token has expired, because it cannot fetch anything", func(ctx SpecContext) {
-		s.config.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: "of-the-token", bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateExpired)}
+		s.config.Annotations[bootstrapv1.TokenHashAnnotation], s.config.Annotations[bootstrapv1.TokenStateAnnotation] = "of-the-token", string(bootstrapv1.TokenStateExpired)
 		w := s.world()
 		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.nodes(ctx)).To(BeEmpty())

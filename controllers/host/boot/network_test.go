@@ -22,7 +22,6 @@ var _ = Describe("A host with network data", func() {
 	var s *setting
 	BeforeEach(func() {
 		s = newSetting()
-		s.config.Annotations = map[string]string{bootstrapv1.PointerIDAnnotation: "1-2"}
 		s.host.Spec.NetworkData = &corev1.SecretReference{Name: "network"}
 		s.host.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{NIC: []bmov1alpha1.NIC{{Name: "eno1", MAC: "02:00:00:00:00:01"}}}
 	})

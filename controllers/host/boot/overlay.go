@@ -66,26 +66,25 @@ func (r *Phases) storeAssignment(ctx context.Context, s *state) error {
 		return nil
 	}
 	offer, err := r.Offer()
-	if err != nil || offer.Agent.SHA512[s.architecture] == "" {
+	if err != nil {
+		return err
+	}
+	input := join.Input{
+		Config: s.Config, Pool: &s.pool, Pools: s.pools, Registration: s.registration, Cluster: s.facts, Offer: offer, Network: s.network,
+	}
+	if s.parts, err = join.MachineOf(input, s.architecture); err != nil || s.parts.Agent == nil {
 		return err
 	}
 	key := client.ObjectKey{Namespace: s.pool.Namespace, Name: s.configuration}
-	rendered, err := r.rendered.Get(ctx, key)
+	input.Rendered, err = r.rendered.Get(ctx, key)
 	switch {
 	case apierrors.IsNotFound(err):
 		return notRendered(key, &s.pool)
 	case err != nil:
 		return err
 	}
-	input := join.Input{
-		Config: s.Config, Pool: &s.pool, Pools: s.pools, Rendered: rendered,
-		Registration: s.registration, Cluster: s.facts, Offer: offer, Network: s.network,
-	}
 	document, err := join.Document(input)
 	if err != nil {
-		return err
-	}
-	if s.parts, err = join.MachineOf(input, s.architecture); err != nil {
 		return err
 	}
 	_, err = assignments.Secrets{Client: r.Client, Namespace: r.OverlayNamespace}.Store(ctx, s.Config.UID, document, s.facts.CA)

@@ -72,6 +72,7 @@ func newSetting() *setting {
 	}
 	s.machine.Labels[infraLabel] = ""
 	owner := metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machineName, UID: "uid-of-the-machine"}
+	s.config.Annotations = map[string]string{bootstrapv1.PointerIDAnnotation: "1-2"}
 	s.config.UID, s.config.Finalizers, s.config.OwnerReferences = "uid-of-the-config", []string{bootstrapv1.Finalizer}, []metav1.OwnerReference{owner}
 	s.metal3Machine.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
 	s.metal3Machine.SetKind("Metal3Machine")
