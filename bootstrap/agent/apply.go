@@ -248,7 +248,7 @@ func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
 
 // leftForMetal3 returns how much longer the host waits until Metal3 powers it off, or 0 if it reboots by itself.
 func (a *Agent) leftForMetal3(node Node) time.Duration {
-	if a.journal.Phase != rebooting || a.journal.Reboots > 0 || node.Annotations[agentv1.Metal3RebootsAnnotation] != a.journal.Target {
+	if a.journal.Phase != rebooting || a.journal.Reboots+a.journal.Boots > 0 || node.Annotations[agentv1.Metal3RebootsAnnotation] != a.journal.Target {
 		return 0
 	}
 	return max(rebootTimeout-(a.Clock.Uptime()-a.journal.ChangedAt), 0)

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 var _ = Describe("An update whose host Metal3 reboots", func() {
@@ -48,6 +49,20 @@ var _ = Describe("An update whose host Metal3 reboots", func() {
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(Equal("Done " + second))
 		Expect(w.calls).To(Equal([]string{"reboot"}))
+	})
+
+	It("waits for Metal3 only once, also if the host then boots the wrong kernel by itself", func() {
+		w := installed(withFiles("/etc/f", "a"), rebootsBy(update.Kexec))
+		config := withFiles("/etc/f", "b")
+		config.KernelArguments = []string{"hugepages=8"}
+		second := w.offer(w.assign("rendered-b", config, rebootsBy(update.Kexec)))
+		w.node.Annotations[agentv1.DrainedAnnotation], w.node.Annotations[agentv1.Metal3RebootsAnnotation] = second, second
+		w.startsOtherKernel = true
+		began := w.wallclock
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+		Expect(w.calls).To(Equal([]string{"kexec", "reboot"}))
+		Expect(w.wallclock.Sub(began)).To(BeNumerically("<", 2*rebootTimeout))
 	})
 
 	It("returns to what it had if it should run that again, and waits for nobody", func() {
