@@ -71,12 +71,17 @@ func mountsFilesystem(of types.Unit, filesystem types.Filesystem) bool {
 	}
 	sources := []string{filesystem.Device}
 	if label := ptr.Deref(filesystem.Label, ""); label != "" {
-		sources = append(sources, "LABEL="+label, "/dev/disk/by-label/"+label)
+		sources = append(sources, "/dev/disk/by-label/"+label)
 	}
 	if uuid := strings.ToLower(ptr.Deref(filesystem.UUID, "")); uuid != "" {
-		sources = append(sources, "UUID="+uuid, "/dev/disk/by-uuid/"+uuid)
+		sources = append(sources, "/dev/disk/by-uuid/"+uuid)
 	}
-	return slices.ContainsFunc(ignition.MountSources(of), func(source string) bool { return slices.Contains(sources, source) })
+	return slices.ContainsFunc(ignition.MountSources(of), func(source string) bool {
+		if tag, value, isTag := strings.Cut(source, "="); isTag && !path.IsAbs(source) { // LABEL, UUID, PARTLABEL or PARTUUID
+			source = "/dev/disk/by-" + strings.ToLower(tag) + "/" + value
+		}
+		return slices.Contains(sources, source)
+	})
 }
 
 // diskDifferences returns what differs in the lists about disks. The order of each list is part of it: an item without
