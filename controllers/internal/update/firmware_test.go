@@ -229,6 +229,27 @@ var _ = Describe("The firmware of a host whose update reboots it", func() {
 		}),
 	)
 
+	DescribeTable("withdraws the request before Pods can come back, so that Metal3 never powers a host off that is in use: ", func(ctx SpecContext, end func(SpecContext)) {
+		drain(ctx, "Reboot", policy, settings)
+		report(ctx, agentv1.Rebooting, "")
+		Expect(w.bmh(ctx, 0)).To(requested)
+		isInUse := false
+		w.reconciler = w.newManager(func(ctx context.Context, object client.Object, write func() error) error {
+			err := w.Write(ctx, object, write)
+			isInUse = isInUse || !w.node(ctx, 0).Spec.Unschedulable && w.bmh(ctx, 0).Annotations[reboot] != ""
+			return err
+		})
+		end(ctx)
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeFalse())
+		Expect(isInUse).To(BeFalse())
+	},
+		Entry("its update is complete", func(ctx SpecContext) { w.complete(ctx, 0) }),
+		Entry("its update failed", func(ctx SpecContext) {
+			w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, "rendered-worker-2"), "it failed")
+		}),
+	)
+
 	It("is applied by the reboot that someone else requested, whose request stays", func(ctx SpecContext) {
 		drain(ctx, "Reboot", policy, settings)
 		w.changeBMH(ctx, 0, func(bmh *bmov1alpha1.BareMetalHost) { bmh.Annotations = map[string]string{reboot: ""} })

@@ -195,6 +195,11 @@ func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Res
 	if err := r.findMetal3(ctx, h); err != nil {
 		return result, err
 	}
+	// A request for a reboot is withdrawn before the Node is uncordoned.
+	untilRebooted, err := r.rebootByMetal3(ctx, h, o.now)
+	if err != nil {
+		return result, err
+	}
 	if h.Report.Silence != "" {
 		h.silentFor = r.silent.add(h.Config.UID, o.now)
 	} else {
@@ -225,11 +230,7 @@ func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Res
 			return result, o.err
 		}
 	}
-	again, err := r.rebootByMetal3(ctx, h, o.now)
-	if err != nil {
-		return result, err
-	}
-	result.RequeueAfter = earlier(result.RequeueAfter, again)
+	result.RequeueAfter = earlier(result.RequeueAfter, untilRebooted)
 	h.setStage(o.now)
 	h.observeDrain(o.now)
 	if h.Machine != nil {
