@@ -251,11 +251,6 @@ func (a *Agent) enter(next phase, change func(*journal)) (time.Duration, error) 
 	if err := a.store.writeJournal(changed); err != nil {
 		return now, err
 	}
-	if next == idle && a.journal.Phase != idle {
-		if err := a.store.keepContents(nil); err != nil {
-			return now, err
-		}
-	}
 	if next != a.journal.Phase {
 		a.Log.Info("phase", "from", a.journal.Phase, "to", next, "revision", changed.Target)
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // contentsDirectory has what was downloaded for an update, below the state directory: contents of files, by a hash of
-// where they are, and the program of another agent, by its own hash. It is removed when the update ends.
+// where they are, and the program of another agent, by its own hash. It is removed when no update is next.
 const contentsDirectory = "contents"
 
 // stagedName is the name of the file there with the revision for which everything is on the host.
@@ -69,6 +69,9 @@ func (s *store) isStaged(revision string) bool {
 	staged, err := s.root.ReadFile(s.contentsPath(stagedName))
 	return err == nil && string(staged) == revision
 }
+
+// unstage forgets that. What can't be forgotten is downloaded after the drain.
+func (s *store) unstage() { _ = s.root.Remove(s.contentsPath(stagedName)) }
 
 // contents returns the verified contents of a resource: those that are on the host, or else what it downloads, which
 // are on the host then. The error names the host of the URL, and nothing else of it: a URL can have a signature.

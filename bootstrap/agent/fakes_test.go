@@ -274,7 +274,7 @@ func (f fakeImages) Pull(ctx context.Context, image string) error {
 func (f fakeImages) Directory() string { return "/etc" }
 
 func (f fakeSource) Program(_ context.Context, sum string) ([]byte, error) {
-	f.w.downloads++
+	f.w.downloads, f.w.programLimit = f.w.downloads+1, f.w.limit
 	return f.w.programs[sum], nil
 }
 

@@ -32,6 +32,7 @@ func (a *Agent) replaceProgram(ctx context.Context, offer *assignment.Agent) err
 	contents, err := a.downloadProgram(ctx, offer.Version, want)
 	a.tried.err = err
 	if err == nil {
+		a.store.unstage() // another program can read more of the configuration
 		err = a.Program.Replace(ctx, contents)
 	}
 	switch {

@@ -33,9 +33,12 @@ type stagingTry struct {
 // stageNext downloads and verifies what the update needs that the host gets next. It returns after which time to call
 // it again, if that is before another wait ends. What fails is reported, and tried again.
 func (a *Agent) stageNext(ctx context.Context, node Node, wait time.Duration) (time.Duration, error) {
-	next := node.Annotations[agentv1.NextAnnotation]
-	if !isRevision(next) || next == a.journal.Current || next == node.Annotations[agentv1.DesiredAnnotation] {
+	next, desired := node.Annotations[agentv1.NextAnnotation], node.Annotations[agentv1.DesiredAnnotation]
+	if !isRevision(next) || next == a.journal.Current || next == desired {
 		a.report.staging = ""
+		if isRevision(desired) && a.offered == nil { // also after an update, and after a crash at its end
+			return wait, a.store.keepContents(nil)
+		}
 		return wait, nil
 	}
 	if a.store.isStaged(next) {
@@ -48,6 +51,7 @@ func (a *Agent) stageNext(ctx context.Context, node Node, wait time.Duration) (t
 	if left := a.staging.next - a.Clock.Uptime(); left > 0 {
 		return min(wait, left), nil
 	}
+	_ = a.publish(ctx, node) // what the host is now does not wait for downloads
 	work, done := a.carrying.beginStaging(ctx, node)
 	defer done()
 	switch err := a.stageRevision(work, next); {
@@ -139,7 +143,6 @@ func (a *Agent) stageParts(ctx context.Context, u *hostUpdate, entries hosttree.
 	if u.after.Staging != nil {
 		settings = *u.after.Staging
 	}
-	a.Source.Limit(settings.BytesPerSecond)
 	limited, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
 	isChanged := map[string]bool{}

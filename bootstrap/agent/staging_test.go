@@ -5,6 +5,7 @@ import (
 	"crypto/sha512"
 	"encoding/hex"
 	"errors"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -97,12 +98,13 @@ var _ = Describe("Staging", func() {
 		program := []byte("another program")
 		w.program = &fakeProgram{version: "v0.1.0", sum: "running"}
 		w.programs[hashOf(program)] = program
-		second := next(w, w.assign("rendered-b", withFiles(), func(a *assignment.Assignment) {
+		second := next(w, w.assign("rendered-b", withFiles(), prefetch(), func(a *assignment.Assignment) {
 			a.Agent = &assignment.Agent{Version: "v0.2.0", Oldest: "v0.1.0", SHA512: map[string]string{"amd64": hashOf(program)}}
 		}))
 		Expect(w.run()).To(Succeed())
 		Expect(staging(w)).To(Equal(second))
 		Expect(w.program.replaced).To(BeEmpty())
+		Expect(w.programLimit).To(BeEquivalentTo(1 << 20))
 		w.node.Annotations[agentv1.DesiredAnnotation] = second
 		Expect(w.run()).To(MatchError(ErrReplaced))
 		Expect(w.program.replaced).To(Equal(program))
@@ -145,6 +147,57 @@ var _ = Describe("Staging", func() {
 		}}
 		Expect(w.run()).To(Succeed())
 		Expect(staging(w)).To(And(HavePrefix(second+" "), ContainSubstring("bytes left"), Not(ContainSubstring("signal"))))
+	})
+
+	It("of a host that has just started begins after the report: what it found does not wait for a download", func() {
+		w := begin()
+		w.program = &fakeProgram{version: "v0.1.0", sum: "running"}
+		next(w, w.assign("rendered-b", withFiles(), prefetch("registry.example/a:1")))
+		w.boot()
+		isPulled := false
+		w.during = map[string]func(context.Context) error{"pull registry.example/a:1": func(context.Context) error {
+			isPulled = true
+			Expect(w.node.Annotations).To(And(HaveKeyWithValue(agentv1.BootAnnotation, "boot-2"), HaveKeyWithValue(agentv1.AgentAnnotation, "v0.1.0")))
+			return nil
+		}}
+		Expect(w.run()).To(Succeed())
+		Expect(isPulled).To(BeTrue())
+	})
+
+	It("leaves nothing on the disk if nothing is next any more, also after a power failure at the end of an update", func() {
+		w := begin()
+		next(w, w.assign("rendered-b", withURL("/etc/drain/f", sum)))
+		Expect(w.run()).To(Succeed())
+		contents := func() []string {
+			names, _ := filepath.Glob(filepath.Join(w.directory, "var/lib/poolboot/agent/contents/*"))
+			return names
+		}
+		Expect(contents()).To(HaveLen(2))
+		delete(w.node.Annotations, agentv1.NextAnnotation)
+		Expect(w.run()).To(Succeed())
+		Expect(contents()).To(BeEmpty())
+		w.write("var/lib/poolboot/agent/contents/"+strings.Repeat("0", 64), "of an update that has ended")
+		Expect(w.run()).To(Succeed())
+		Expect(contents()).To(BeEmpty())
+	})
+
+	It("is complete only for the program that staged: another one can need more, and downloads that before the drain", func() {
+		w := begin()
+		program := []byte("another program")
+		w.program = &fakeProgram{version: "v0.1.0", sum: "running"}
+		w.programs[hashOf(program)] = program
+		second := next(w, w.assign("rendered-b", withFiles(), prefetch("registry.example/a:1"), func(a *assignment.Assignment) {
+			a.Agent = &assignment.Agent{Version: "v0.2.0", Oldest: "v0.1.0", SHA512: map[string]string{"amd64": hashOf(program)}}
+		}))
+		Expect(w.run()).To(Succeed())
+		Expect(staging(w)).To(Equal(second))
+		delete(w.node.Annotations, agentv1.NextAnnotation)
+		w.node.Annotations[agentv1.DesiredAnnotation] = second
+		Expect(w.run()).To(MatchError(ErrReplaced))
+		w.program, w.steps = &fakeProgram{version: "v0.2.0", sum: hashOf(program)}, nil
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+		Expect(w.steps).To(ContainElement("after pull registry.example/a:1"))
 	})
 
 	It("ends as soon as the host should have another revision", func() {

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
@@ -91,8 +92,9 @@ func (a *Agent) fetch(ctx context.Context, revision string) (*target, error) {
 }
 
 // fetchAssignment returns the document of a revision and the assignment in it, from the store or else from the config
-// server.
+// server. What is downloaded then has the limit of that assignment.
 func (a *Agent) fetchAssignment(ctx context.Context, revision string) (document []byte, assigned assignment.Assignment, err error) {
+	defer func() { a.Source.Limit(ptr.Deref(assigned.Staging, assignment.Staging{}).BytesPerSecond) }()
 	if document, err = a.store.read(revision + assignmentEnding); err == nil {
 		if assigned, err = assignment.Decode(document, revision); err == nil {
 			return document, assigned, nil

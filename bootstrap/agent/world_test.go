@@ -103,7 +103,8 @@ type world struct {
 	program   *fakeProgram
 	downloads int      // of programs
 	fetched   []string // URLs of contents that were downloaded
-	limit     int64    // of downloads
+	// limit is that of downloads now, and programLimit when a program was downloaded last.
+	limit, programLimit int64
 	// full is how many bytes of the disk are left, if that is not 0.
 	full atomic.Int64
 	// agent is the one that was started last.
