@@ -356,7 +356,13 @@ func (d *disk) attributes(name string, all bool) (attributes map[string]string, 
 func (d *disk) setAttributes(name string, attributes map[string]string) (err error) {
 	for attribute, value := range attributes {
 		err = errors.Join(err, d.call("setxattr", name, attribute, func() error {
-			return d.handle("setxattr", name, func(handle int) error { return unix.Setxattr(nameOf(handle), attribute, []byte(value), 0) })
+			return d.handle("setxattr", name, func(handle int) error {
+				err := unix.Setxattr(nameOf(handle), attribute, []byte(value), 0)
+				if attribute == selinuxLabel && errors.Is(err, unix.ENOTSUP) { // all files have the label of the mount
+					return nil
+				}
+				return err
+			})
 		}))
 	}
 	return err

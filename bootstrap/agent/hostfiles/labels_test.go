@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -62,6 +63,16 @@ var _ = Describe("On a host with a policy of SELinux, an update", func() {
 		Expect(filepath.Join(root, "etc/new")).NotTo(BeADirectory())
 		Expect(u.RollBack()).To(Succeed())
 		Expect(labels("etc/policy.conf", "etc/new")).To(Equal([]string{imageLabel, policyDirectory}))
+	})
+
+	It("also changes files on a file system without labels, such as vfat, NFS or a mount with the option context=", func() {
+		Expect(os.MkdirAll(filepath.Join(root, "srv/data"), 0o755)).To(Succeed())
+		mount(filepath.Join(root, "srv/data"), "ramfs", "")
+		u := open(root)
+		u.Labels = func(_ string, paths []string) ([]string, error) {
+			return slices.Repeat([]string{policyFile}, len(paths)), nil
+		}
+		apply(u, nil, hosttree.Tree{"/srv/data/f": file("a"), "/srv/data/deep/f": file("a")})
 	})
 
 	It("changes nothing if the policy does not answer", func() {
