@@ -30,9 +30,10 @@ import (
 const powerOffPatience = 5 * time.Minute
 
 // findMetal3 finds the BareMetalHost of a host that is being updated, or whose update has just ended. It must be the
-// one that is recorded.
+// one that is recorded. The annotation of the Node stays until the request is withdrawn, also if the record is lost.
 func (r *Updates) findMetal3(ctx context.Context, h *host) error {
-	if h.Config.Status.Update.Stage == "" && h.Stage() == "" {
+	isAsked := h.Node != nil && metav1.HasAnnotation(h.Node.ObjectMeta, agentv1.Metal3RebootsAnnotation)
+	if h.Config.Status.Update.Stage == "" && h.Stage() == "" && !isAsked {
 		return nil
 	}
 	found, err := barehost.ForConfig(ctx, r.Client, h.Config, h.Machine)

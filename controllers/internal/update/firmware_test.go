@@ -2,6 +2,7 @@ package update
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -249,6 +251,27 @@ var _ = Describe("The firmware of a host whose update reboots it", func() {
 			w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, "rendered-worker-2"), "it failed")
 		}),
 	)
+
+	It("withdraws the request of a host whose update is complete also if that fails at first", func(ctx SpecContext) {
+		drain(ctx, "Reboot", policy, settings)
+		report(ctx, agentv1.Rebooting, "")
+		failures := 3
+		w.reconciler = w.newManager(func(ctx context.Context, object client.Object, write func() error) error {
+			if _, isHost := object.(*bmov1alpha1.BareMetalHost); isHost && failures > 0 {
+				failures--
+				return apierrors.NewInternalError(errors.New("a webhook does not answer"))
+			}
+			return w.Write(ctx, object, write)
+		})
+		w.complete(ctx, 0)
+		for range 4 {
+			_, _ = w.reconcileHost(ctx, 0)
+		}
+		Expect(failures).To(BeZero())
+		w.settle(ctx)
+		Expect(w.bmh(ctx, 0)).NotTo(requested)
+		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeFalse())
+	})
 
 	It("is applied by the reboot that someone else requested, whose request stays", func(ctx SpecContext) {
 		drain(ctx, "Reboot", policy, settings)
