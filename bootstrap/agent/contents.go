@@ -97,5 +97,8 @@ func (a *Agent) contents(ctx context.Context, resource types.Resource) ([]byte, 
 		}
 		return nil, fmt.Errorf("download from %s: %w", host, err)
 	}
+	if a.journal.Phase == adopting { // Ignition has written them
+		return contents, nil
+	}
 	return contents, a.store.putContents(key, contents)
 }

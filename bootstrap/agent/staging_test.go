@@ -136,6 +136,16 @@ var _ = Describe("Staging", func() {
 			func(w *world) { delete(w.fails, "pull registry.example/a:1") }, "spec.updates.staging.prefetch: image registry.example/a:1: exit status 1"),
 	)
 
+	It("is nothing that a host needs room for which has just joined: what its configuration has is on it", func() {
+		w := newWorld()
+		w.contents[address] = []byte("abc")
+		w.full.Store(diskspace.Reserve)
+		w.write("etc/drain/f", "abc")
+		revision := w.install(w.assign("rendered-a", withURL("/etc/drain/f", sum)))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + revision))
+	})
+
 	It("ends the download of an image before it fills the disk", func() {
 		w := begin()
 		second := next(w, w.assign("rendered-b", withFiles(), prefetch("registry.example/a:1")))
