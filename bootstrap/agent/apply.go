@@ -263,13 +263,13 @@ func (a *Agent) commit() (time.Duration, error) {
 	if t, err := a.load(target); err != nil || len(t.outdated) > 0 {
 		disks = a.journal.disks()
 	}
-	if err := a.store.keep(append(a.journal.keptRevisions(), disks, target)...); err != nil {
-		return now, err
-	}
 	a.current, a.units.seen, a.retriedAt = nil, nil, 0
 	a.checkSoon()
-	return a.enter(idle, func(j *journal) {
+	if _, err := a.enter(idle, func(j *journal) {
 		*j = j.settled(target)
 		j.Disks = disks
-	})
+	}); err != nil {
+		return now, err
+	}
+	return now, a.store.keep(append(a.journal.keptRevisions(), disks, target)...) // until here, the target is read with the disks of another
 }

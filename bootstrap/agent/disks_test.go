@@ -115,4 +115,17 @@ var _ = Describe("A host whose pool has other disks for new hosts only", func() 
 		}
 		Expect(steps).To(BeNumerically(">", 10))
 	})
+
+	It("forgets the earlier disks only once nothing depends on them, also if the agent is killed at any step", func() {
+		for steps, stopAt := 1, 1; stopAt <= steps; stopAt++ {
+			w := installed(withDisk("a", "/dev/sda", "x"), keeping)
+			change(w, "rendered-b", withDisk("b", "/dev/sdb", "x"))
+			w.steps, w.stopAt = nil, stopAt
+			same := change(w, "rendered-c", withDisk("c", "/dev/sda", "x"))
+			steps, w.stopAt = len(w.steps), 0
+			Expect(w.state()).To(Equal("Done "+same), "killed at %d: %s", stopAt, w.reason())
+			last := change(w, "rendered-d", withDisk("d", "/dev/sda", "x"))
+			Expect(w.state()).To(Equal("Done "+last), "killed at %d: %s", stopAt, w.reason())
+		}
+	})
 })
