@@ -256,7 +256,8 @@ const (
 	IgnitionRetriedReason = "IgnitionRetried"
 	// The host has joined after Ignition had failed.
 	IgnitionSucceededReason = "IgnitionSucceeded"
-	// The kubelet or kubeadm of the host does not fit the version of the API server, so the host does not join:
+	// The kubelet or kubeadm of the host does not fit the version of the API server, so the host does not join. Hosts
+	// that enroll or boot with an inline configuration say it only on their console:
 	// docs/images.md#versions-of-kubernetes.
 	VersionSkewReason = "VersionSkew"
 	// The Node exists, and its kubelet has not registered yet.
