@@ -131,8 +131,8 @@ func (a *Agent) whyNotBooted(ctx context.Context, u *hostUpdate) (string, error)
 		}
 	}
 	if found := a.findChanged(ctx); len(found) > 0 {
-		return "what puts the Node in its pool is changed: " + strings.Join(found, "; ") +
-			": remove the entry of the configuration that does this, such as a mount, a line of tmpfiles.d or a setting of a unit", nil
+		return "the host must not be in its pool like this: " + strings.Join(found, "; ") +
+			": remove the entry of the configuration that does this, such as a mount, a line of tmpfiles.d, a setting of a unit or another kubelet", nil
 	}
 	return "", nil
 }

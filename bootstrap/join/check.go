@@ -43,17 +43,17 @@ var versionsScript []byte
 // takes its flags from variable, which the environment file flags sets. ignition.Guard refuses the mistakes that it
 // recognizes in MachineConfigs. The check finds all others: before the host joins, and the agent after an update.
 func withCheck(config ignition.Config, variable, flags string) ignition.Config {
-	settings := fmt.Sprintf("sums=%s variable=%s flags=%s directory=%s\n", checkSumsPath, variable, flags, ignition.KubeletConfigDirectory)
+	settings := fmt.Sprintf("sums=%s variable=%s flags=%s directory=%s versions=%s\n", checkSumsPath, variable, flags, ignition.KubeletConfigDirectory, versionsScriptPath)
 	config.Storage.Files = append(config.Storage.Files, newFile(checkScriptPath, 0o644, append([]byte(settings), checkScript...)))
 	config.Systemd.Units = append(config.Systemd.Units, newEnabledUnit(checkUnitName, checkUnit()))
 	return config
 }
 
 // withVersions adds the script that waits until the kubelet, and kubeadm in the directory unless that is empty, fit the
-// API server.
-func withVersions(config ignition.Config, directory, kubelet, kubeconfig string) ignition.Config {
-	settings := fmt.Sprintf("directory=%s kubelet=%s kubeconfig=%s report=%s header=%s ca=/run/poolboot-cluster.pem\n",
-		directory, kubelet, kubeconfig, reportPath, ignition.ReportHeaderPath)
+// API server at the URL. The agent runs it, too, with the check.
+func withVersions(config ignition.Config, url, directory, kubelet, kubeconfig string) ignition.Config {
+	settings := fmt.Sprintf("url='%s' directory=%s kubelet=%s kubeconfig=%s report=%s header=%s ca=/run/poolboot-cluster.pem certificate=%s cluster=%s\n",
+		strings.ReplaceAll(url, "'", `'\''`), directory, kubelet, kubeconfig, reportPath, ignition.ReportHeaderPath, kubeletCertificate, ignition.ClusterCAPath)
 	config.Storage.Files = append(config.Storage.Files, newFile(versionsScriptPath, 0o644, append([]byte(settings), versionsScript...)))
 	return config
 }

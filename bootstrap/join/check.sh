@@ -4,8 +4,9 @@
 #   variable   the environment variable with the kubelet flags of the pool
 #   flags      the environment file that sets the variable
 #   directory  the directory with the drop-ins of the kubelet configuration
-# With the argument list, it writes what is changed to standard output, one per line. Requires sh, sha256sum, sed, tr,
-# grep and systemctl.
+#   versions   the script that compares the versions of the kubelet and the API server
+# With the argument list, it writes what is changed to standard output, one per line, and what that script finds.
+# Requires sh, sha256sum, sed, tr, grep and systemctl.
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 wrong=0 as=$1
 
@@ -64,4 +65,5 @@ for other in $(value ConflictedBy); do found "$other conflicts with kubelet.serv
 # A # after a space starts a comment.
 settings='(registerWithTaints|registerNode|providerID)'
 for file in $(grep -RlsiE --include='*.conf' '^([^#]|[^[:space:]]#)*'"$settings"'["'\'']?[[:space:]]*:' "$directory"); do changed "$file"; done
+[ "$as" != list ] || sh "$versions" list
 exit $wrong

@@ -180,9 +180,10 @@ var _ = Describe("The check before a host joins", func() {
 		h := newCheckedHost(false)
 		h.write("/etc/poolboot/kubelet.env", "")
 		h.show = strings.Replace(h.show, "ConflictedBy=", "ConflictedBy=rival.service", 1)
+		h.write("/etc/poolboot/versions.sh", "[ $1 = list ] && echo a kubelet that is too new")
 		out, err := h.check("list")
 		Expect(err).To(HaveOccurred())
-		Expect(out).To(Equal("/etc/poolboot/kubelet.env" + differs + "\nrival.service conflicts with kubelet.service\n"))
+		Expect(out).To(Equal("/etc/poolboot/kubelet.env" + differs + "\n/etc/poolboot/versions.sh" + differs + "\nrival.service conflicts with kubelet.service\na kubelet that is too new\n"))
 	})
 
 	It("names every changed file", func() {

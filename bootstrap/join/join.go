@@ -196,7 +196,7 @@ func (m Machine) joinConfig() (config ignition.Config, err error) {
 	case join.Type == bootstrapv1.JoinTypeKubelet:
 		config = kubeletJoin(&join.Kubelet, m.Registration, m.Cluster)
 	case join.Type == bootstrapv1.JoinTypeKubeadm:
-		config, err = kubeadmJoin(&join.Kubeadm, m.Registration)
+		config, err = kubeadmJoin(&join.Kubeadm, m.Registration, m.Cluster)
 	default:
 		err = fmt.Errorf("spec.join.type: %q is not supported: set %s or %s", join.Type, bootstrapv1.JoinTypeKubelet, bootstrapv1.JoinTypeKubeadm)
 	}

@@ -22,7 +22,7 @@ const discoveryPath = ignition.OwnDirectory + "/discovery.conf"
 
 // kubeadmJoin returns the configuration of a host that runs kubeadm join. The image provides the unit of the kubelet.
 // The image and the ConfigMap kubelet-config of the cluster provide its configuration.
-func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg registration.Registration) (ignition.Config, error) {
+func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg registration.Registration, cl Cluster) (ignition.Config, error) {
 	joinConfig, err := yaml.Marshal(joinConfiguration(join, reg))
 	if err != nil {
 		return ignition.Config{}, err
@@ -36,7 +36,7 @@ func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg registration.Registration) (
 		dependenciesTarget(), newUnit(ignition.CheckpointsUnit, checkpointsUnit()),
 		newEnabledUnit("poolboot-join.service", joinUnit(join.Path())))
 	config.Systemd.Units = append(config.Systemd.Units, sentinelUnits()...)
-	config = withVersions(config, path.Dir(join.Path()), "kubelet", discoveryPath)
+	config = withVersions(config, cl.Server, path.Dir(join.Path()), "kubelet", discoveryPath)
 	return withCheck(config, ignition.KubeadmArgsVariable, ignition.KubeadmFlagsPath), nil
 }
 

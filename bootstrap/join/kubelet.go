@@ -31,7 +31,7 @@ func kubeletJoin(join *bootstrapv1.KubeletJoin, reg registration.Registration, c
 		newEnabledUnit(ignition.KubeletUnit, kubeletUnit(join.Path())),
 		dependenciesTarget(), newUnit(ignition.CheckpointsUnit, checkpointsUnit()))
 	config.Systemd.Units = append(config.Systemd.Units, sentinelUnits()...)
-	config = withVersions(config, "", join.Path(), ignition.BootstrapKubeconfigPath)
+	config = withVersions(config, cl.Server, "", join.Path(), ignition.BootstrapKubeconfigPath)
 	return withCheck(config, ignition.KubeletArgsVariable, ignition.KubeletEnvPath)
 }
 

@@ -1,7 +1,11 @@
 # Before the host joins, waits until its kubelet and kubeadm have versions that the version skew policy of Kubernetes
 # allows: a kubelet is not newer than the API server and at most three minor versions older, and kubeadm join has the
 # minor version of the cluster. Until then, it says on the console and to the config server why the host does not join.
-# A version that is not known stops nothing. Poolboot sets these variables in the lines before:
+# A version that is not known stops nothing. With the argument list, on a host that has joined, it only writes what does
+# not fit to standard output. Poolboot sets these variables in the lines before:
+#   url         the URL of the API server
+#   cluster     the file with the CA of the API server on a host that has joined
+#   certificate the client certificate of the kubelet on a host that has joined
 #   directory   the directory of kubeadm; empty if the kubelet joins without it
 #   kubelet     the kubelet
 #   kubeconfig  the kubeconfig with the join credential, as Poolboot writes it
@@ -11,15 +15,23 @@
 # Requires sh, base64, curl, sed and sleep.
 export LC_ALL=C PATH=${directory:+$directory:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 umask 077
+as=$1
+if [ "$as" = list ]; then
+	directory= # kubeadm has done its work
+	[ -e "$certificate" ] || exit 0
+fi
 
 value() { sed -n 's/.*"'"$1"'": "\([^"]*\)".*/\1/p' "$kubeconfig"; }
 
 # api prints the version of the API server. The token is not in the arguments of a process.
 api() {
-	value certificate-authority-data | base64 -d >"$ca"
-	printf 'header = "Authorization: Bearer %s"\n' "$(value token)" |
-		curl --silent --show-error --fail --globoff --proto =https --connect-timeout 5 --max-time 10 --cacert "$ca" --capath /dev/null \
-			--config - --url "$(value server)/version" | sed -n 's/.*"gitVersion": *"\(v[^"]*\)".*/\1/p'
+	if [ "$as" = list ]; then
+		printf 'cert = "%s"\ncacert = "%s"\n' "$certificate" "$cluster"
+	else
+		value certificate-authority-data | base64 -d >"$ca"
+		printf 'header = "Authorization: Bearer %s"\ncacert = "%s"\n' "$(value token)" "$ca"
+	fi | curl --silent --show-error --fail --globoff --proto =https --connect-timeout 5 --max-time 10 --capath /dev/null \
+		--config - --url "$url/version" | sed -n 's/.*"gitVersion": *"\(v[^"]*\)".*/\1/p'
 }
 
 minor() { printf '%s\n' "$1" | sed -n 's/^v1\.\([0-9][0-9]*\)\..*/\1/p'; }
@@ -53,6 +65,10 @@ if [ -z "$(minor "$current")" ]; then
 fi
 said= told=
 while why=$(misfits "$current"); [ -n "$why" ]; do
+	if [ "$as" = list ]; then
+		echo "$why"
+		exit 0
+	fi
 	[ "$why" = "$said" ] || echo "poolboot: this host does not join, because $why. Provision it with an image that fits, or upgrade the control plane:" \
 		"the host checks again every 30 seconds" >&2
 	said=$why

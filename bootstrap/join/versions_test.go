@@ -1,6 +1,7 @@
 package join_test
 
 import (
+	"crypto/tls"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -40,7 +41,7 @@ func (h *versionedHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		body, _ := io.ReadAll(r.Body)
 		h.reports = append(h.reports, string(body))
-	case r.URL.Path == "/version" && r.Header.Get("Authorization") == "Bearer abc123."+secret && len(h.api) > 0:
+	case r.URL.Path == "/version" && len(h.api) > 0 && (len(r.TLS.PeerCertificates) > 0 || r.Header.Get("Authorization") == "Bearer abc123."+secret):
 		fmt.Fprintf(w, "{\n  \"major\": \"1\",\n  \"gitVersion\": %q,\n  \"goVersion\": \"go1.26\"\n}", h.api[0])
 		h.api = h.api[min(1, len(h.api)-1):]
 	default:
@@ -48,13 +49,16 @@ func (h *versionedHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// check runs the script as on a host that joins with kubeadm, or with its kubelet only. Its pauses take no time.
-func (h *versionedHost) check(withKubeadm bool) string {
+// check runs the script as on a host that joins with kubeadm, or with its kubelet only, or with the argument list as on
+// one that has joined. Its pauses take no time.
+func (h *versionedHost) check(withKubeadm bool, arguments ...string) string {
 	GinkgoHelper()
 	if _, err := exec.LookPath("curl"); err != nil {
 		Skip("curl is not installed")
 	}
-	server := httptest.NewTLSServer(h)
+	server := httptest.NewUnstartedServer(h)
+	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	server.StartTLS()
 	defer server.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	chosen := bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet}
@@ -79,6 +83,11 @@ func (h *versionedHost) check(withKubeadm bool) string {
 			write(file.Path, strings.ReplaceAll(contents(config, file.Path), `"/etc`, `"`+root+"/etc"), 0o600)
 		}
 	}
+	if len(arguments) > 0 {
+		Expect(os.RemoveAll(filepath.Join(root, "/etc/kubernetes/bootstrap-kubelet.conf"))).To(Succeed())
+		write("/etc/kubernetes/pki/ca.crt", string(ca), 0o600)
+		write("/var/lib/kubelet/pki/kubelet-client-current.pem", string(newKubeletCertificate()), 0o600)
+	}
 	write("/etc/poolboot/report.header", "Authorization: Bearer machine-token\n", 0o600)
 	write("/usr/bin/kubelet", "#!/bin/sh\necho Kubernetes "+h.kubelet+"\n", 0o755)
 	write("/usr/bin/kubeadm", "#!/bin/sh\n[ \"$*\" = 'version -o short' ] && echo "+h.kubeadm+"\n", 0o755)
@@ -86,7 +95,7 @@ func (h *versionedHost) check(withKubeadm bool) string {
 	write("/run/empty", "", 0o600)
 	settings, script, _ := strings.Cut(contents(config, "/etc/poolboot/versions.sh"), "\n")
 	write("/script", strings.ReplaceAll(settings, "=/", "="+root+"/")+"\n"+strings.Replace(script, "PATH=", "PATH="+root+"/bin:", 1), 0o600)
-	out, err := exec.Command("/bin/sh", filepath.Join(root, "script")).CombinedOutput()
+	out, err := exec.Command("/bin/sh", append([]string{filepath.Join(root, "script")}, arguments...)...).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))
 	return string(out)
 }
@@ -120,6 +129,16 @@ var _ = Describe("The versions of a host that joins", func() {
 		Entry("both", true, "v1.37.0", "v1.37.0",
 			"kubelet v1.37.0 is newer than the API server, v1.36.3, and kubeadm v1.37.0 does not have the minor version of the API server, v1.36.3", "v1.36.3", "v1.36.3", "v1.36.3", "v1.37.0"),
 	)
+
+	It("are listed for the agent after the join, with the certificate of the kubelet, and without that of kubeadm", func() {
+		h := &versionedHost{kubelet: "v1.37.0", kubeadm: "v1.35.0", api: []string{"v1.36.3"}}
+		for _, withKubeadm := range []bool{false, true} {
+			Expect(h.check(withKubeadm, "list")).To(Equal("kubelet v1.37.0 is newer than the API server, v1.36.3\n"))
+		}
+		h.kubelet = "v1.36.0"
+		Expect(h.check(true, "list")).To(BeEmpty())
+		Expect(h.reports).To(BeEmpty())
+	})
 
 	It("are not checked if the API server does not tell its version", func() {
 		h := &versionedHost{kubelet: "v1.37.0"}

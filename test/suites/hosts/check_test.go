@@ -158,4 +158,22 @@ func describeCheck(host func() *wrappedHost, wrapper ...string) {
 		Expect(h.annotation(ctx, agentv1.DriftAnnotation)).To(BeEmpty(), "also Poolboot's files are as before")
 		Eventually(ctx, func(g Gomega) { g.Expect(h.ready(ctx)(g).Labels).To(Equal(labels)) }).Should(Succeed())
 	}, SpecTimeout(3*time.Minute))
+
+	It("undoes an update with a kubelet that works, and is newer than the API server, and names both versions", func(ctx SpecContext) {
+		h := host()
+		before := h.pool.assign(ctx, h.render(wrapper...))
+		Eventually(ctx, h.pool.state(ctx)).Should(Equal("Done " + before))
+		h.others = append(h.others, h.ofPool("60-kubelet", map[string]any{
+			"storage": files(file("/opt/newer", 0o755, "#!/bin/sh\n[ \"$1\" = --version ] && { echo Kubernetes v1.99.0; exit; }\nexec /opt/image \"$@\"\n")),
+			"systemd": units(unit("newer.service", "[Unit]", "Before=kubelet.service", "[Service]", "Type=oneshot", "RemainAfterExit=yes",
+				"ExecStart=touch /opt/image", "ExecStart=mount --bind /usr/bin/kubelet /opt/image", "ExecStart=mount --bind /opt/newer /usr/bin/kubelet", "[Install]", "WantedBy=multi-user.target")),
+		}))
+		DeferCleanup(func() { h.others = nil })
+		revision := h.pool.assign(ctx, h.render(wrapper...))
+		Eventually(ctx, h.pool.state(ctx)).WithTimeout(2 * time.Minute).Should(Equal("Degraded " + revision))
+		Expect(h.reason(ctx)()).To(ContainSubstring("kubelet v1.99.0 is newer than the API server, v1."))
+		Expect(h.annotation(ctx, agentv1.CurrentAnnotation)).To(Equal(before))
+		Eventually(ctx, func(g Gomega) { h.ready(ctx)(g) }).Should(Succeed())
+		Expect(h.Run(ctx, "/usr/bin/kubelet", "--version")).NotTo(ContainSubstring("v1.99.0"))
+	}, SpecTimeout(3*time.Minute))
 }
