@@ -2,7 +2,6 @@ package outlook
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,7 +62,7 @@ func isNotTrue(c *metav1.Condition) bool { return c == nil || c.Status != metav1
 func Message(config *bootstrapv1.PoolbootConfig) string {
 	message := messageOf(config)
 	paused := conditions.Get(config, clusterv1.PausedCondition)
-	if stage, _ := record.StageOf(config); paused == nil || paused.Status != metav1.ConditionTrue || slices.Contains([]record.Stage{record.StageReady, record.StageNotReady, record.StageDeleting}, stage) {
+	if stage, _ := record.StageOf(config); paused == nil || paused.Status != metav1.ConditionTrue || stage.IsAfterBoot() || stage == record.StageDeleting {
 		if stage == record.StagePreparing && conditions.GetReason(config, bootstrapv1.BootPreparedCondition) == bootstrapv1.WaitingForRequestReason {
 			return "the host has requested its configuration: the manager prepares its Node and its join credential next"
 		}

@@ -101,6 +101,15 @@ func IsNodeInPool(config *bootstrapv1.PoolbootConfig) bool {
 	return conditions.IsTrue(config, bootstrapv1.NodeInPoolCondition)
 }
 
+// IsNodeOutsidePool reports whether the labels of the Node of a PoolbootConfig decide no pool. It can be Ready.
+func IsNodeOutsidePool(config *bootstrapv1.PoolbootConfig) bool {
+	switch conditions.GetReason(config, bootstrapv1.NodeInPoolCondition) {
+	case bootstrapv1.NodeOutsidePoolReason, bootstrapv1.PoolConflictReason, bootstrapv1.ControlPlaneNodeReason:
+		return true
+	}
+	return false
+}
+
 // IsNodeMissing reports whether the Node on record no longer exists.
 func IsNodeMissing(config *bootstrapv1.PoolbootConfig) bool {
 	return conditions.GetReason(config, bootstrapv1.NodeInPoolCondition) == bootstrapv1.NodeMissingReason

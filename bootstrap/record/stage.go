@@ -31,11 +31,18 @@ const (
 
 	// StageReady means that the boot is complete and the Node is Ready in its pool.
 	StageReady Stage = "Ready"
-	// StageNotReady means that the boot is complete, and the Node is not Ready, not in its pool or missing.
+	// StageNotReady means that the boot is complete, and the Node is not Ready or missing.
 	StageNotReady Stage = "NotReady"
+	// StageOutsidePool means that the boot is complete, and the labels of the Node decide no pool. It can be Ready.
+	StageOutsidePool Stage = "OutsidePool"
 	// StageDeleting means that the PoolbootConfig is being deleted.
 	StageDeleting Stage = "Deleting"
 )
+
+// IsAfterBoot reports whether the boot is complete, and the PoolbootConfig is not being deleted.
+func (s Stage) IsAfterBoot() bool {
+	return s == StageReady || s == StageNotReady || s == StageOutsidePool
+}
 
 // stageEndSteps has the step that ends each stage of a boot.
 var stageEndSteps = []struct {
@@ -67,6 +74,8 @@ func StageOf(config *bootstrapv1.PoolbootConfig) (Stage, time.Time) {
 		return StageDeleting, config.DeletionTimestamp.Time
 	case inPool != nil && inPool.Status == metav1.ConditionTrue:
 		return StageReady, inPool.LastTransitionTime.Time
+	case IsReleased(config) && IsNodeOutsidePool(config):
+		return StageOutsidePool, inPool.LastTransitionTime.Time
 	case inPool != nil && IsReleased(config):
 		return StageNotReady, inPool.LastTransitionTime.Time
 	}

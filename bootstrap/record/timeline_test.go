@@ -95,6 +95,9 @@ var _ = Describe("The timeline of a boot", func() {
 		Entry("with a Node that was Ready", boot(6), record.StageNotReady, 50, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Conditions[1] = condition(bootstrapv1.NodeInPoolCondition, "NodeMissing", metav1.ConditionFalse, 50)
 		}),
+		Entry("with a Node that has the labels of two pools, and can be Ready", boot(6), record.Stage("OutsidePool"), 50, func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Conditions[1] = condition(bootstrapv1.NodeInPoolCondition, "PoolConflict", metav1.ConditionFalse, 50)
+		}),
 		Entry("with a revoked token, before the Ready Node is on record", boot(5), record.StageJoining, 15, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.CredentialID = "abcdef"
 			record.RevokeToken(c)

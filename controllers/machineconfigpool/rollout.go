@@ -64,20 +64,11 @@ func isChanging(c *bootstrapv1.PoolbootConfig) bool {
 	}
 	switch condition.Reason {
 	case bootstrapv1.UpdateWaitingReason:
-		return !followsNoPool(c)
+		return !record.IsNodeOutsidePool(c)
 	case bootstrapv1.UnitsFailingReason: // it waits, or is done
-		return !followsNoPool(c) && !runsDesired(c)
+		return !record.IsNodeOutsidePool(c) && !runsDesired(c)
 	}
 	return phaseOf(c) != waits && !runsDesired(c)
-}
-
-// followsNoPool reports whether the labels of a host's Node decide no pool.
-func followsNoPool(c *bootstrapv1.PoolbootConfig) bool {
-	switch conditions.GetReason(c, bootstrapv1.NodeInPoolCondition) {
-	case bootstrapv1.NodeOutsidePoolReason, bootstrapv1.PoolConflictReason, bootstrapv1.ControlPlaneNodeReason:
-		return true
-	}
-	return false
 }
 
 // runsDesired reports whether a host runs what it was told to run.

@@ -220,7 +220,7 @@ func newBoot(config *bootstrapv1.PoolbootConfig) Boot {
 		case updated.Status != metav1.ConditionFalse:
 		case b.Stage == record.StageReady:
 			b.Message = update
-		case b.Stage == record.StageNotReady:
+		case b.Stage.IsAfterBoot():
 			b.Message += "; " + update
 		}
 	}

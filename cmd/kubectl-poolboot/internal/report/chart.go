@@ -62,7 +62,7 @@ func (p *page) addCharts(of *pool, pools int, now time.Time) {
 		if h.stage != record.StageDeleting {
 			began = append(began, h)
 		}
-		if h.stage == record.StageReady || h.stage == record.StageNotReady {
+		if h.stage.IsAfterBoot() {
 			if h.Kind != updated && !h.since.IsZero() {
 				changed = append(changed, h)
 			}
@@ -77,7 +77,7 @@ func (p *page) addCharts(of *pool, pools int, now time.Time) {
 	boots := make([]row, min(len(began), limit))
 	for i := range boots {
 		took := record.StageDurations(began[i].of)
-		if stage := began[i].stage; stage != record.StageReady && stage != record.StageNotReady {
+		if stage := began[i].stage; !stage.IsAfterBoot() {
 			_, since := record.StageOf(began[i].of)
 			took[stage] = now.Sub(since)
 		}

@@ -274,6 +274,10 @@ var _ = Describe("status", func() {
 		Expect(clitest.Rows(newSite(nil, done("a"), joining()).run("status").Out)[1]).To(HavePrefix("infra rendered-infra-1 1/2 2 0"))
 	})
 
+	It("counts a host whose Node has the labels of two pools as one that failed, and not as one that is away", func() {
+		Expect(clitest.Rows(newSite(nil, withNode(done("a"), bootstrapv1.PoolConflictReason, "two pools")).run("status").Out)[1]).To(HavePrefix("infra rendered-infra-1 1/1 0 1"))
+	})
+
 	It("names the first hosts for which another one waits", func() {
 		waiting := newHost("w", oldConfig, oldConfig, metav1.ConditionFalse, "Waiting", "Node w waits for other hosts of the pool before its update")
 		ready := func(config *bootstrapv1.PoolbootConfig) *bootstrapv1.PoolbootConfig {
