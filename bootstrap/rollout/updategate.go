@@ -193,14 +193,18 @@ func HoldOfGates(p *poolv1.MachineConfigPool) string {
 // condition is not written again whenever a gate opens or closes: a pool can have thousands of such hosts.
 const SeeCondition = ": see its condition " + poolv1.UpdateGatesOpenCondition
 
-// Resolve replaces the reference of a message to the condition of a pool with what that condition says, if a gate is
-// closed.
+// WaitsForOthers begins what the condition Updated of a host says that waits for its turn.
+const WaitsForOthers = "waits for other hosts of the pool"
+
+// Resolve replaces what a message says about waiting for other hosts with what the condition of a pool says to which it
+// refers, if a gate is closed.
 func Resolve(message string, p *poolv1.MachineConfigPool) string {
 	why := HoldOfGates(p)
-	if text, refers := strings.CutSuffix(message, SeeCondition); refers && why != "" {
-		return text + ", and " + why
+	if !strings.HasSuffix(message, SeeCondition) || why == "" {
+		return message
 	}
-	return message
+	text, _, _ := strings.Cut(message, WaitsForOthers)
+	return strings.TrimSuffix(text, SeeCondition) + why
 }
 
 // maxAdditions is the maximum number of operators + in an expression. A list that is a sum is read through all its

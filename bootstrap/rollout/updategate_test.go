@@ -143,8 +143,8 @@ var _ = Describe("A gate", func() {
 		p := &poolv1.MachineConfigPool{}
 		p.Spec.Updates.Gates = []poolv1.UpdateGate{*newGate("true")}
 		p.Status.Conditions = []metav1.Condition{{Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionFalse, Message: "the gate storage is closed"}}
-		const waits = "Node a waits, and its update gates must be open" + rollout.SeeCondition
-		Expect(rollout.Resolve(waits, p)).To(Equal("Node a waits, and its update gates must be open, and the gate storage is closed"))
+		const waits = "Node a runs x, and waits for other hosts of the pool or an update gate before its update to y; spec.maxUnavailable is 1" + rollout.SeeCondition
+		Expect(rollout.Resolve(waits, p)).To(Equal("Node a runs x, and the gate storage is closed"), "no other host is what it waits for")
 		Expect(rollout.Resolve("Node a reboots", p)).To(Equal("Node a reboots"))
 		p.Status.Conditions[0].Status = metav1.ConditionTrue
 		Expect(rollout.Resolve(waits, p)).To(Equal(waits))

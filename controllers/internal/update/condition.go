@@ -91,7 +91,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		if o.err != nil && h.Progress() == rollout.Done {
 			return h.failed(o.err)
 		}
-		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s is told what to run as soon as other hosts of the pool allow it%s", h.Node.Name, o.limit())
+		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s is to be told what to run, and %s%s", h.Node.Name, o.others(), o.limit())
 	}
 	if h.IsOnlyClaimed() {
 		return isNot(bootstrapv1.UpdateDegradedReason, "the agent of Node %s reports %s for an update to %s that has ended or was not begun, so the Node is not drained. "+
@@ -123,8 +123,8 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	case o.revision != h.Desired() && hold != "":
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, runs, hold)
 	case o.revision != h.Desired():
-		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and waits for other hosts of the pool before its update to %s%s",
-			h.Node.Name, runs, o.in.pool.Status.Configuration.Name, o.limit())
+		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s before its update to %s%s",
+			h.Node.Name, runs, o.others(), o.in.pool.Status.Configuration.Name, o.limit())
 	}
 	return newUpdated(metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "Node %s runs %s%s", h.Node.Name, runs, h.disks())
 }
@@ -273,6 +273,14 @@ func (h *host) disks() string {
 		h.withOrigins(strings.Join(h.Report.OutdatedDisks, ", ")), outlook.HowToRenew(h.Config))
 }
 
+// others says for what a host waits that could begin.
+func (o outcome) others() string {
+	if len(o.in.pool.Spec.Updates.Gates) > 0 {
+		return rollout.WaitsForOthers + " or an update gate"
+	}
+	return rollout.WaitsForOthers
+}
+
 // limit describes how many hosts of the pool are updated at a time.
 func (o outcome) limit() string {
 	value := "1"
@@ -284,7 +292,7 @@ func (o outcome) limit() string {
 		text += fmt.Sprintf(", and hosts with one value of %s are updated at a time", label)
 	}
 	if len(o.in.pool.Spec.Updates.Gates) > 0 {
-		text += ", and its update gates must be open" + rollout.SeeCondition
+		text += rollout.SeeCondition
 	}
 	return text
 }

@@ -289,7 +289,7 @@ var _ = Describe("Hosts with agents", func() {
 		}
 		Eventually(ctx, open).Should(And(HavePrefix("False GateClosed"), ContainSubstring("the gate change is closed")))
 		config := t.Config(ctx, "infra")
-		Eventually(ctx, t.Condition(config, bootstrapv1.UpdatedCondition)).Should(And(HavePrefix("False Waiting"), HaveSuffix("its update gates must be open: see its condition UpdateGatesOpen")))
+		Eventually(ctx, t.Condition(config, bootstrapv1.UpdatedCondition)).Should(And(HavePrefix("False Waiting"), HaveSuffix(": see its condition UpdateGatesOpen")))
 
 		closed := gate.DeepCopy()
 		gate.Data["open"] = "yes"

@@ -239,10 +239,10 @@ var _ = Describe("explain machine and explain node", func() {
 	It("print which update gate a host waits for", func() {
 		config.Status.Update.DesiredRevision = strings.Repeat("0", 64)
 		conditions.Set(config, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.UpdateWaitingReason,
-			Message: "Node infra-x7k2m waits" + rollout.SeeCondition})
+			Message: "Node infra-x7k2m runs x, and waits for other hosts of the pool" + rollout.SeeCondition})
 		infra += "  updates: {gates: [{name: storage}]}\nstatus: {conditions: [{type: UpdateGatesOpen, status: \"False\", message: the gate storage is closed}]}\n"
 		answer, _ := asked(true, "machine", "infra-x7k2m", "-o", "json")
-		Expect(answer.Update).To(Equal("Waiting: Node infra-x7k2m waits, and the gate storage is closed"))
+		Expect(answer.Update).To(Equal("Waiting: Node infra-x7k2m runs x, and the gate storage is closed"))
 	})
 
 	It("print the addresses from which the host's token was used", func() {

@@ -97,12 +97,12 @@ infra   b      it is in the failure domain rack=r2, and others are unavailable o
 			p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionFalse, Reason: poolv1.GateClosedReason, Message: why})
 		}, waits("a"))
 		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) {
-			setUpdated(c, metav1.ConditionFalse, "Waiting", "Node a waits, and its update gates must be open"+rollout.SeeCondition)
+			setUpdated(c, metav1.ConditionFalse, "Waiting", "Node a runs x, and waits for other hosts of the pool or an update gate before its update to y"+rollout.SeeCondition)
 		})
 		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(And(ContainSubstring("infra   1                <none>        1          <none>"), ContainSubstring("infra   a      "+why)))
 		status := s.run("status", "infra")
 		Expect(status.ErrOut).To(ContainSubstring("; " + why))
-		Expect(clitest.Rows(s.run("status", "infra", "-o", "wide").Out)[1]).To(ContainSubstring("Node a waits, and its update gates must be open, and " + why))
+		Expect(clitest.Rows(s.run("status", "infra", "-o", "wide").Out)[1]).To(ContainSubstring("Node a runs x, and " + why))
 	})
 
 	DescribeTable("says why no host is next", func(change func(*poolv1.MachineConfigPool), host *bootstrapv1.PoolbootConfig, why string) {
