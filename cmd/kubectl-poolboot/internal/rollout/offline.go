@@ -203,11 +203,23 @@ func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
 		}) {
 			none = "no other host"
 		}
-		p.Reason = cmp.Or(waitsInPause(of), none+" waits for an update to "+of.Status.Configuration.Name)
+		p.Reason = cmp.Or(waitsInPause(of), describeKept(members, p.Hosts), none+" waits for an update to "+of.Status.Configuration.Name)
 	default:
 		p.Reason = cmp.Or(hold, full, "those that wait are in other failure domains than the unavailable ones")
 	}
 	return p
+}
+
+// describeKept names the first host that should be updated and begins no update, and says why, or returns "".
+func describeKept(members []member, notes []notNext) string {
+	for _, note := range notes {
+		if slices.ContainsFunc(members, func(m member) bool {
+			return m.Name == note.Node && m.Desired != m.Target && (m.Progress == rollout.Done || m.Progress == rollout.Failed)
+		}) {
+			return "host " + note.Node + ": " + note.Message
+		}
+	}
+	return ""
 }
 
 // otherDomains returns which failure domains block a host that has a place, or "".

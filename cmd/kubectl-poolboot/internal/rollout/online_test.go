@@ -169,6 +169,21 @@ infra   b      it is in the failure domain rack=r2, and others are unavailable o
 		Expect(notNext()).To(ContainElement("infra a AgentNotAnswering: its agent does not run"))
 	})
 
+	DescribeTable("names the only host that waits, and why it begins no update", func(ctx SpecContext, change func(*corev1.Node), says, why string) {
+		s := newSite(nil, done("a"), newHost("b", oldConfig, oldConfig, metav1.ConditionFalse, "Waiting", says))
+		node := &corev1.Node{}
+		Expect(s.nodes.Get(ctx, client.ObjectKey{Name: "b"}, node)).To(Succeed())
+		change(node)
+		Expect(s.nodes.Update(ctx, node)).To(Succeed())
+		node.Status.NodeInfo.BootID = "boot-1"
+		Expect(s.nodes.Status().Update(ctx, node)).To(Succeed())
+		Expect(strings.Join(strings.Fields(clitest.ExpectSuccess(s.run("plan", "infra"))), " ")).To(ContainSubstring("No host of the pool infra is next: host b: " + why))
+	},
+		Entry("because it is cordoned", func(n *corev1.Node) { n.Spec.Unschedulable = true }, "it is cordoned: kubectl uncordon b", "Waiting: it is cordoned: kubectl uncordon b"),
+		Entry("because its agent does not run", func(n *corev1.Node) { n.Annotations[agentv1.BootAnnotation] = agentv1.AgentStopped },
+			"its agent does not run: it has stopped", "Waiting: its agent does not run: it has stopped"),
+	)
+
 	It("counts a host with the config of its pool that the manager has wait for something else, as another agent", func() {
 		Expect(clitest.ExpectSuccess(newSite(nil, newHost("a", newConfig, newConfig, metav1.ConditionFalse, "Waiting", "it waits")).run("plan", "infra"))).To(HaveSuffix(" a\n"))
 	})
