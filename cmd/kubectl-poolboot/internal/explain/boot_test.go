@@ -3,6 +3,7 @@ package explain
 import (
 	"encoding/json"
 	"strings"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -23,6 +24,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
+
+// inStage has an update in a stage for some time.
+func inStage(stage bootstrapv1.UpdateStage, ago time.Duration) func(*bootstrapv1.UpdateStatus) {
+	return func(u *bootstrapv1.UpdateStatus) {
+		u.Stage, u.StageTime = stage, &metav1.Time{Time: time.Now().Add(-ago)}
+	}
+}
 
 var _ = Describe("explain machine and explain node", func() {
 	var (
@@ -154,7 +162,8 @@ var _ = Describe("explain machine and explain node", func() {
 	DescribeTable("print how far the update of a host with an agent is, and what to do only if it cannot continue",
 		func(reason, message string, code int, todo ...any) {
 			config.Status.Boot.ServedConfiguration.Name = "rendered-infra-" + strings.Repeat("b", 32)
-			config.Status.Update.DesiredRevision = strings.Repeat("0", 64)
+			record.RevokeToken(config)
+			config.Status.Update.DesiredRevision, config.Status.Update.Desired.Name = strings.Repeat("0", 64), "rendered-infra-"+strings.Repeat("a", 32)
 			conditions.Set(config, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message})
 			infra += "status: {configuration: {name: rendered-infra-" + strings.Repeat("a", 32) + "}}\n"
 			answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
@@ -167,6 +176,44 @@ var _ = Describe("explain machine and explain node", func() {
 		Entry("while it is drained", bootstrapv1.UpdateDrainingReason, "Node infra-x7k2m is drained", 0),
 		Entry("after it failed", bootstrapv1.UpdateDegradedReason, "Node infra-x7k2m: correct this", 2, "Node infra-x7k2m: correct this"),
 	)
+
+	DescribeTable("give the verdict of rollout status about an update:",
+		func(code int, change func(update *bootstrapv1.UpdateStatus), pool, reason, message string, todo ...any) {
+			runs, handedOut := "rendered-infra-"+strings.Repeat("b", 32), "rendered-infra-"+strings.Repeat("a", 32)
+			record.RevokeToken(config)
+			config.Status.Boot.ServedConfiguration.Name = runs
+			config.Status.Update.DesiredRevision, config.Status.Update.Desired.Name = strings.Repeat("0", 64), handedOut
+			notReady := metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.NodeNotReadyReason, Message: "Node infra-x7k2m is not Ready"}
+			if change(&config.Status.Update); config.Status.Update.Stage == bootstrapv1.UpdateRebooting {
+				conditions.Set(config, notReady)
+				notReady.Type, notReady.Message = clusterv1.ReadyCondition, "NodeInPool: "+notReady.Message
+				conditions.Set(config, notReady)
+			}
+			conditions.Set(config, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message})
+			infra += pool + "status: {configuration: {name: " + handedOut + "}}\n"
+			if strings.Contains(pool, "gates") {
+				infra = strings.Replace(infra, "status: {", "status: {conditions: [{type: UpdateGatesOpen, status: \"False\", reason: GateUnreadable, message: \"the gate ceph can't be read: give it this right\"}], ", 1)
+			}
+			answer, r := asked(true, "node", "infra-x7k2m", "-o", "json")
+			Expect(answer.Todo).To(HaveExactElements(todo...))
+			Expect(r.Code).To(Equal(code), r.ErrOut)
+		},
+		Entry("a drain within its time", 0, inStage(bootstrapv1.UpdateDraining, time.Minute), "", "Draining", "Pod web remains"),
+		Entry("a drain past drainTimeoutSeconds", 2, inStage(bootstrapv1.UpdateDraining, time.Hour), "", "Draining", "Pod web remains", "Pod web remains"),
+		Entry("a host that reboots, whose Node is not Ready", 0, inStage(bootstrapv1.UpdateRebooting, time.Minute), "", "Rebooting", "it reboots"),
+		Entry("a host that does not return from its reboot", 2, inStage(bootstrapv1.UpdateRebooting, 5*time.Hour), "", "Rebooting", "it reboots, check its console", "it reboots, check its console"),
+		Entry("a gate that can't be read", 2, func(*bootstrapv1.UpdateStatus) {}, "  updates: {gates: [{name: ceph}]}\n", "Waiting", "Node infra-x7k2m waits",
+			"MachineConfigPool edge/infra: the gate ceph can't be read: give it this right"),
+	)
+
+	It("print no NotReady for a Node that is Ready and has the labels of two pools", func() {
+		record.RevokeToken(config)
+		conditions.Set(config, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.PoolConflictReason, Message: "Node infra-x7k2m: two pools"})
+		answer, r := asked(true, "node", "infra-x7k2m", "-o", "json")
+		Expect(answer.Stage).To(BeEquivalentTo("OutsidePool"))
+		Expect(answer.Todo).To(HaveExactElements("Node infra-x7k2m: two pools"))
+		Expect(r.Code).To(Equal(2))
+	})
 
 	DescribeTable("name each unit that fails on the host and the command that shows its log, and never that there is nothing to do",
 		func(status metav1.ConditionStatus, reason, message string) {

@@ -26,6 +26,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/boots"
+	status "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/rollout"
 )
 
 // State is the state of a label or taint on a Node.
@@ -82,9 +83,7 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 	if b.Host == "" && s.config.Status.HostRef.IsDefined() {
 		b.Host = s.config.Status.HostRef.Namespace + "/" + s.config.Status.HostRef.Name
 	}
-	if conditions.IsFalse(s.config, clusterv1.ReadyCondition) && b.Stage != record.StageDeleting && !isWaiting(s.config) {
-		b.Todo = append(b.Todo, b.Message)
-	}
+	b.addVerdict(s)
 	if served := s.config.Status.Boot.ServedConfiguration.Name; !record.IsBootComplete(s.config) {
 		b.runsNothing = "nothing: the host has not booted"
 		if served != "" {
@@ -167,15 +166,23 @@ func (b *bootReport) compareConfiguration(s *subject) {
 			b.Update = rollout.Resolve(b.Update, of)
 		}
 	}
-	if s.config.Status.Update.DesiredRevision != "" {
-		if outlook.IsWrong(updated) {
-			b.addTask(updated.Message)
-		}
-		return
-	}
-	hasJoined := b.Stage == record.StageReady || b.Stage == record.StageNotReady
-	if hasJoined && b.PoolConfiguration != "" && !pool.HasSameContent(b.Configuration, b.PoolConfiguration) {
+	if s.config.Status.Update.DesiredRevision == "" && b.Stage.IsAfterBoot() && b.PoolConfiguration != "" && !pool.HasSameContent(b.Configuration, b.PoolConfiguration) {
 		b.addTask(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", outlook.OwnerOf(s.config), b.Pool, outlook.HowToRenew(s.config)))
+	}
+}
+
+// addVerdict adds what a person has to do because of the conditions of the host, and those of its pool. Once the host is
+// in a pool, that is what rollout status says: an update can explain why its Node is not Ready.
+func (b *bootReport) addVerdict(s *subject) {
+	of, err := pool.OfRole(s.pools, s.config.Status.PoolRole)
+	isFollowed := err == nil && rollout.IsInPool(of.Spec.PoolRole, s.config)
+	reason := conditions.GetReason(s.config, clusterv1.ReadyCondition)
+	isInVerdict := isFollowed && (reason == conditions.GetReason(s.config, bootstrapv1.NodeInPoolCondition) || reason == conditions.GetReason(s.config, bootstrapv1.PoolDecidedCondition))
+	if conditions.IsFalse(s.config, clusterv1.ReadyCondition) && b.Stage != record.StageDeleting && !isWaiting(s.config) && !isInVerdict {
+		b.Todo = append(b.Todo, b.Message)
+	}
+	if isFollowed {
+		b.Todo = append(b.Todo, status.ToDo(of, s.config)...)
 	}
 }
 

@@ -232,6 +232,22 @@ func (s summary) failureOf(isFailed func(HostStatus) bool) error {
 	return s.first(isFailed)
 }
 
+// ToDo returns what a person must do for a host that is in a pool, as status says it. A pause, a closed window and a
+// closed gate require nothing.
+func ToDo(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) (tasks []string) {
+	if !isIn(p, config) {
+		return nil
+	}
+	h := newHostStatus(p, config)
+	if err := newSummary(p, []HostStatus{h}).failureOf(func(HostStatus) bool { return false }); err != nil {
+		tasks = append(tasks, err.Error())
+	}
+	if h.IsWrong || h.isDrainLate {
+		tasks = append(tasks, h.Message)
+	}
+	return tasks
+}
+
 // first returns what the first of some hosts does, or nil.
 func (s summary) first(isOne func(HostStatus) bool) error {
 	if i := slices.IndexFunc(s.hosts, isOne); i >= 0 {
