@@ -42,6 +42,8 @@ type Table struct {
 	// MaxLines is how many lines a cell of the last column has at most, 0 for no limit. IsCut is true once one was cut.
 	MaxLines int
 	IsCut    bool
+	// IsUnlimited has each row in one line.
+	IsUnlimited bool
 	// MinWidths are the widths that columns have at least, by their names.
 	MinWidths map[string]int
 
@@ -72,7 +74,7 @@ func (t *Table) PrintColored(rows [][]string, colors []map[string]Color) error {
 		colors = slices.Insert(slices.Clone(colors), 0, nil)
 	}
 	limit := width
-	if style.wide {
+	if style.wide || t.IsUnlimited {
 		limit = math.MaxInt
 	}
 	if t.printed == nil {

@@ -54,8 +54,14 @@ func StyledAs(other, out io.Writer) io.Writer {
 
 // terminalOf returns the terminal that a writer is, or nil. A dumb one knows no control characters.
 func terminalOf(out io.Writer) *os.File {
-	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb" {
-		return file
+	if isTerminal(out) && os.Getenv("TERM") != "dumb" {
+		return out.(*os.File)
 	}
 	return nil
+}
+
+// isTerminal reports whether a writer is a terminal.
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }

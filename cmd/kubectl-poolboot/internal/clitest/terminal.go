@@ -1,6 +1,7 @@
 package clitest
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,10 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	"golang.org/x/sys/unix"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
 // OpenTerminal returns a terminal of a size, and what is written to it.
@@ -35,4 +40,20 @@ func OpenTerminal(columns, lines uint16) (*os.File, *gbytes.Buffer) {
 func Screen(written *gbytes.Buffer) []string {
 	frames := strings.Split(string(written.Contents()), "\x1b[J")
 	return Rows(strings.NewReplacer("\r\n", "\n", "\x1b[31m", "<red>", "\x1b[32m", "<green>", "\x1b[0m", "").Replace(frames[len(frames)-1]))
+}
+
+// RunOnTerminal runs a command line of kubectl poolboot with one command on a cluster, and prints its answer to a
+// terminal with 120 columns.
+func RunOnTerminal(cluster input.Connection, newCommand Command, args ...string) Result {
+	GinkgoHelper()
+	const end = "-- end --"
+	terminal, written := OpenTerminal(120, 50)
+	var errOut bytes.Buffer
+	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: terminal, ErrOut: &errOut}
+	code := cli.Execute(cli.NewRoot(streams, newCommand(streams, cluster)), &errOut, args)
+	_, err := terminal.WriteString(end)
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(written).Should(gbytes.Say(end))
+	out := strings.TrimSuffix(strings.ReplaceAll(string(written.Contents()), "\r\n", "\n"), end)
+	return Result{Code: code, Out: out, ErrOut: Unwrap(errOut.String())}
 }

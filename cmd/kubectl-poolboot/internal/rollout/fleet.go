@@ -77,7 +77,7 @@ func (o *statusOptions) runFleet(ctx context.Context, to input.Connection) error
 			return err
 		}
 	}
-	view := o.view(o.fleetHeader(), 3)
+	view := o.view(o.fleetHeader(), 3, pools.Items...)
 	if o.watch {
 		all := []client.ListOption{namespace}
 		return o.follow(ctx, &follower{cluster: cluster, view: view, namespace: string(namespace), poolsOf: all, hostsOf: all})
@@ -247,7 +247,7 @@ func (o *statusOptions) fleetRows(statuses []PoolStatus) []cli.Row {
 		if s.Hosts > 0 && s.Updated == s.Hosts {
 			colors["UPDATED"] = cli.Green
 		}
-		rows[i] = cli.Row{Key: s.Namespace + "\x00" + s.Pool, Object: s, Name: name, Cells: append(cells, o.overview(s.Problem)), Colors: colors}
+		rows[i] = cli.Row{Key: s.Namespace + "\x00" + s.Pool, Object: s, Name: name, Cells: append(cells, o.overview("", s.Problem)), Colors: colors}
 	}
 	return rows
 }

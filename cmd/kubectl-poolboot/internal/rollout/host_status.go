@@ -215,7 +215,7 @@ func (o *statusOptions) hostRows(hosts []HostStatus) []cli.Row {
 			color = cli.Green
 		}
 		rows[i] = cli.Row{Key: h.Node + "\x00" + h.PoolbootConfig, Object: h, Name: "poolbootconfig." + bootstrapv1.GroupVersion.Group + "/" + h.PoolbootConfig,
-			Cells: append(cells, o.overview(message)), Colors: map[string]cli.Color{"STATE": color}}
+			Cells: append(cells, o.overview(h.Node, message)), Colors: map[string]cli.Color{"STATE": color}}
 	}
 	return rows
 }

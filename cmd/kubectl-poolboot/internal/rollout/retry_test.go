@@ -48,7 +48,7 @@ var _ = Describe("retry", func() {
 		Expect(s.run("retry", "infra").Code).To(BeZero())
 		r := s.run("status", "infra")
 		Expect(r.Code).To(BeZero())
-		Expect(clitest.Rows(r.Out)[1]).To(ContainSubstring("Waiting rendered-infra-0 rendered-infra-1 <none> Node a has not been told yet to apply its configuration again: the update of Node a failed"))
+		Expect(clitest.Rows(r.Out)[1]).To(ContainSubstring("Waiting rendered-infra-0 rendered-infra-1 <none> has not been told yet to apply its configuration again: the update of Node a failed"))
 		config := &bootstrapv1.PoolbootConfig{}
 		Expect(s.live.Get(ctx, client.ObjectKey{Namespace: "edge", Name: "a-config"}, config)).To(Succeed())
 		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) {

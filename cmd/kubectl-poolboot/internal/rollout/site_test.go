@@ -71,6 +71,13 @@ func (s *site) run(args ...string) clitest.Result {
 	return clitest.RunOn(&clitest.FakeConnection{WithWatch: s.live, Own: s.nodes}, newCommand, append([]string{"rollout"}, args...)...)
 }
 
+// runOnTerminal runs the command on a dumb terminal.
+func (s *site) runOnTerminal(args ...string) clitest.Result {
+	GinkgoHelper()
+	GinkgoT().Setenv("TERM", "dumb")
+	return clitest.RunOnTerminal(&clitest.FakeConnection{WithWatch: s.live, Own: s.nodes}, newCommand, append([]string{"rollout"}, args...)...)
+}
+
 // change changes the status of the host on a Node.
 func (s *site) change(ctx context.Context, node string, change func(*bootstrapv1.PoolbootConfig)) {
 	GinkgoHelper()

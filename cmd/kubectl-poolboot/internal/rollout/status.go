@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -101,7 +102,7 @@ the first.`,
 }
 
 func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
-	view := o.view(o.hostHeader(), 2)
+	view := o.view(o.hostHeader(), 2, *p)
 	if o.watch {
 		return o.follow(ctx, &follower{cluster: cluster, view: view, only: p, namespace: p.Namespace, poolsOf: []client.ListOption{
 			&client.ListOptions{Namespace: p.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", p.Name)}}, hostsOf: configsOf(p)})
@@ -123,9 +124,13 @@ func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *pool
 	return errors.Join(err, cmp.Or(failure, held))
 }
 
-func (o *statusOptions) view(header []string, maxLines int) *cli.View {
+func (o *statusOptions) view(header []string, maxLines int, pools ...poolv1.MachineConfigPool) *cli.View {
+	config := 0 // the rendered configs of the pools, also before they have one
+	for i := range pools {
+		config = max(config, len(pools[i].Name+"@01234567"))
+	}
 	return &cli.View{Out: o.streams.Out, Output: &o.output, Watch: o.watch, Header: header, MaxLines: maxLines,
-		MinWidths: map[string]int{"STATE": len(bootstrapv1.UpdateUnreconcilableReason), "UPDATED": len("100/100, paused"), "SINCE": len(cli.None)}}
+		MinWidths: map[string]int{"STATE": len(bootstrapv1.AgentNotAnsweringReason), "CURRENT": config, "DESIRED": config, "CONFIG": config, "UPDATED": len("100/100, paused"), "SINCE": len(cli.None)}}
 }
 
 // noteCut says how to see what was cut.
@@ -136,14 +141,15 @@ func (o *statusOptions) noteCut(view *cli.View) {
 }
 
 // repeated matches the beginning of the message of a host that its columns have too.
-var repeated = regexp.MustCompile(`(^|: )(?:the update of )?Node \S+ (?:to \S+ failed and was undone, so it )?runs \S+(?:, and a running host cannot change to \S+: |: |, and |\. )`)
+var repeated = regexp.MustCompile(`(^|: )(?:(?:the update of )?Node \S+ (?:to \S+ failed and was undone, so it )?runs \S+(?:, and a running host cannot change to \S+: |: |, and |\. )` +
+	`|Node \S+ (?:is drained|is being changed|was changed, and its host reboots|was changed, and must stay Ready) to run \S+(?:: |\. ))`)
 
-// overview returns a message for a table that is not wide.
-func (o *statusOptions) overview(message string) string {
+// overview returns a message about a Node for a table that is not wide, without what other columns have.
+func (o *statusOptions) overview(node, message string) string {
 	if o.output.Format == cli.FormatWide {
 		return message
 	}
-	return repeated.ReplaceAllString(message, "$1")
+	return strings.TrimPrefix(repeated.ReplaceAllString(message, "$1"), "Node "+node+" ")
 }
 
 // statesOf returns the states of the hosts of a pool, and of those that have not joined yet.

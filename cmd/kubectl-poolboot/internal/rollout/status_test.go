@@ -30,9 +30,9 @@ var _ = Describe("status", func() {
 		r := newSite(nil, waits("c"), done("a"), applies("b"), other, booting).run("status", "infra")
 		Expect(clitest.Rows(r.Out)).To(Equal([]string{
 			"HOST NODE STATE CURRENT DESIRED SINCE MESSAGE",
-			"bmh-a a Done rendered-infra-1 rendered-infra-1 15m Node a runs rendered-infra-1",
-			"bmh-b b Applying rendered-infra-0 rendered-infra-1 15m Node b is being changed",
-			"bmh-c c Waiting rendered-infra-0 rendered-infra-1 15m Node c waits for other hosts",
+			"bmh-a a Done rendered-infra-1 rendered-infra-1 15m runs rendered-infra-1",
+			"bmh-b b Applying rendered-infra-0 rendered-infra-1 15m is being changed",
+			"bmh-c c Waiting rendered-infra-0 rendered-infra-1 15m waits for other hosts",
 			"bmh-booting booting Joining <none> rendered-infra-1 15m its kubelet is not Ready yet",
 		}))
 		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 1 of 4 hosts run rendered-infra-1\n"))
@@ -78,21 +78,53 @@ var _ = Describe("status", func() {
 		clitest.ExpectError(s.run("status", "infra", "-A"), 1, "--all-namespaces and POOL: leave out the flag, or infra")
 	})
 
-	It("shows the beginning of a long message once, in two lines, without what other columns have", func() {
+	It("begins a message with the cause, and repeats no name of the columns", func() {
+		drain := newHost("a", oldConfig, newConfig, metav1.ConditionFalse, "Draining", "Node a is drained to run "+newConfig+". The drain takes longer than spec.updates.drainTimeoutSeconds (600): Pod web")
+		drain.Status.Update.Stage, drain.Status.Update.StageTime = bootstrapv1.UpdateDraining, &metav1.Time{Time: time.Now().Add(-time.Hour)}
+		s := newSite(nil, drain, newHost("b", oldConfig, oldConfig, metav1.ConditionFalse, "Waiting", "Node b waits"))
+		Expect(clitest.Rows(s.run("status", "infra").Out)[1:]).To(HaveExactElements(HaveSuffix(" 60m The drain takes longer than spec.updates.drainTimeoutSeconds (600): Pod web"), HaveSuffix(" 15m waits")))
+		Expect(clitest.Rows(s.run("status").Out)[1]).To(HaveSuffix("host a: Draining: The drain takes longer than spec.updates.drainTimeoutSeconds (600): Pod web"))
+	})
+
+	It("has the same columns with --watch from the first line on, also for longer states and configs", func(ctx SpecContext) {
+		s := newSite(func(p *poolv1.MachineConfigPool) { p.Status.Configuration.Name = "" }, waits("a"))
+		ended := make(chan clitest.Result, 1)
+		go func() { ended <- s.run("status", "infra", "--watch", "--timeout", "2s") }()
+		Eventually(s.watches.Load).Should(BeEquivalentTo(2))
+		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) {
+			setUpdated(c, metav1.ConditionFalse, bootstrapv1.AgentNotAnsweringReason, "stopped")
+			c.Status.Boot.ServedConfiguration.Name = "rendered-infra-" + strings.Repeat("0", 32)
+		})
+		lines := strings.Split((<-ended).Out, "\n")
+		Expect(strings.Index(lines[2], "stopped")).To(Equal(strings.Index(lines[0], "MESSAGE")), strings.Join(lines, "\n"))
+	})
+
+	It("shows a long message whole in a file, in one line", func() {
+		why := strings.Repeat("web.service and what it needs failed, ", 40) + "END"
+		s := newSite(nil, newHost("a", oldConfig, newConfig, metav1.ConditionFalse, "Degraded", why))
+		for _, args := range [][]string{{"status", "infra"}, {"status", "infra", "--watch"}, {"status"}} {
+			r := s.run(args...)
+			lines := strings.Split(strings.TrimSpace(r.Out), "\n")
+			Expect(lines).To(HaveExactElements(Not(BeEmpty()), HaveSuffix("END")))
+			Expect(r.ErrOut).NotTo(ContainSubstring("…"))
+		}
+	})
+
+	It("shows the beginning of a long message once on a terminal, in two lines, without what other columns have", func() {
 		why := "the configuration enables it: " + strings.Repeat("web.service and what it needs failed, ", 40) + "END"
 		long := newHost("a", oldConfig, newConfig, metav1.ConditionFalse, "Degraded", "the update of Node a to "+newConfig+" failed and was undone, so it runs "+oldConfig+": "+why)
 		s := newSite(nil, long, done("b"))
 		for _, args := range [][]string{{"status", "infra"}, {"status", "infra", "--watch"}} {
-			r := s.run(args...)
+			r := s.runOnTerminal(args...)
 			lines := strings.Split(strings.TrimSpace(r.Out), "\n")
 			Expect(lines).To(HaveLen(4), "the header, two lines of a, one of b")
-			Expect(lines[1]).To(ContainSubstring("the configuration enables it"))
+			Expect(lines[1]).To(ContainSubstring("the configuration enables"))
 			Expect(lines[2]).To(HaveSuffix("…"))
 			Expect(r.ErrOut).NotTo(ContainSubstring("web.service"))
 			Expect(r.ErrOut).To(ContainSubstring("Texts that end with … are longer: to see all of them, add -o wide\n"))
 			Expect(r.ErrOut).To(HaveSuffix("error: host a: Degraded: see kubectl poolboot explain node a -n edge\n"))
 		}
-		Expect(strings.Split(strings.TrimSpace(s.run("status").Out), "\n")).To(HaveLen(4), "the header, and three lines of the pool")
+		Expect(strings.Split(strings.TrimSpace(s.runOnTerminal("status").Out), "\n")).To(HaveLen(4), "the header, and three lines of the pool")
 		for _, args := range [][]string{{"status", "infra", "-o", "wide"}, {"status", "-o", "wide"}, {"status", "infra", "-o", "json"}} {
 			r := s.run(args...)
 			Expect(r.Out).To(ContainSubstring(", END"))
@@ -120,7 +152,7 @@ var _ = Describe("status", func() {
 			p.Status.StagedHostCount = 4
 			p.Status.Staging = []poolv1.StagingHost{{Host: waits("a").Name, Revision: "next", StartTime: &metav1.Time{Time: time.Now().Add(-time.Minute)}}}
 		}, waits("a")).run("status", "infra")
-		Expect(r.Out).To(And(ContainSubstring(" Staging "), ContainSubstring("its host downloads what the update to\n")))
+		Expect(r.Out).To(And(ContainSubstring(" Staging "), ContainSubstring("its host downloads what the update to rendered-infra-1 needs\n")))
 		Expect(r.ErrOut).To(ContainSubstring("0 of 1 hosts run rendered-infra-1; 1 stage their update, 4 have staged it"))
 	})
 
@@ -186,7 +218,7 @@ var _ = Describe("status", func() {
 	DescribeTable("fails with the cause if a Node needs a person:", func(host func() *bootstrapv1.PoolbootConfig, reason, message string) {
 		s := newSite(nil, host(), done("b"))
 		r := s.run("status", "infra")
-		Expect(clitest.Rows(r.Out)[1]).To(Equal(strings.Join([]string{"bmh-a a", reason, newConfig, newConfig, "12m", message}, " ")))
+		Expect(clitest.Rows(r.Out)[1]).To(Equal(strings.Join([]string{"bmh-a a", reason, newConfig, newConfig, "12m", strings.TrimPrefix(message, "Node a ")}, " ")))
 		why, see := "host a: "+reason+": "+message, "host a: "+reason+": see kubectl poolboot explain node a -n edge"
 		Expect(r.ErrOut).To(HaveSuffix("error: " + see + "\n"))
 		Expect(r.Code).To(Equal(1))
@@ -233,7 +265,7 @@ var _ = Describe("status", func() {
 		r := s.run("status")
 		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 0/1 1 1 <none> host a: NodeNotReady: Node a is not Ready"))
 		Expect(r.Code).To(Equal(1))
-		Expect(clitest.Rows(s.run("status", "infra").Out)[1]).To(Equal("bmh-a a NodeNotReady rendered-infra-0 rendered-infra-1 12m Node a is not Ready"))
+		Expect(clitest.Rows(s.run("status", "infra").Out)[1]).To(Equal("bmh-a a NodeNotReady rendered-infra-0 rendered-infra-1 12m is not Ready"))
 	})
 
 	It("counts the hosts of a paused pool as kubectl get does, and has no problem if nothing waits", func() {
@@ -298,7 +330,7 @@ var _ = Describe("status", func() {
 		told.Status.Update.Stage, told.Status.Update.StageTime = bootstrapv1.UpdateStarting, &metav1.Time{Time: time.Now().Add(-12 * time.Minute)}
 		told.Status.Conditions = append(told.Status.Conditions, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: "NodeReadyInPool"})
 		r := newSite(closed, told).run("status", "infra")
-		Expect(clitest.Rows(r.Out)[1]).To(ContainSubstring(" 12m Node a was told"))
+		Expect(clitest.Rows(r.Out)[1]).To(ContainSubstring(" 12m was told"))
 		Expect(r.Code).To(BeZero())
 		Expect(clitest.Rows(newSite(nil, told.DeepCopy()).run("status").Out)[1]).To(HavePrefix("infra rendered-infra-1 0/1 1 0"))
 	})
@@ -311,7 +343,7 @@ var _ = Describe("status", func() {
 		Expect(since(failed("a", newConfig), 20*time.Hour)).To(ContainSubstring(" 20h "))
 		Expect(since(waits("a"), 30*time.Hour)).To(ContainSubstring(" 30h "))
 		untold := newHost("a", oldConfig, oldConfig, metav1.ConditionTrue, "Done", "Node a runs "+oldConfig)
-		Expect(since(untold, time.Hour)).To(ContainSubstring(" <none> Node a has not been told yet"), "the pool hands out another one since a moment ago")
+		Expect(since(untold, time.Hour)).To(ContainSubstring(" <none> has not been told yet"), "the pool hands out another one since a moment ago")
 	})
 
 	It("has a drain that takes longer than drainTimeoutSeconds as a problem with the exit code of what holds hosts back, and not as a failure", func() {
