@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
@@ -16,9 +15,6 @@ const (
 	// SlotsPause is how long no host gets a slot after the slots were built from the Nodes. It is longer than the
 	// writes take of a manager that still has the slots which were lost.
 	SlotsPause = 15 * time.Second
-	// goneSlot is how long a slot stays taken after its host and its Machine are gone. Cluster API creates the
-	// replacement only then, and a Machine that has not joined counts.
-	goneSlot = time.Minute
 	// MaxSlots is how many slots a pool has at most: what the API allows.
 	MaxSlots = 5000
 )
@@ -64,17 +60,9 @@ func (h *Host) lostSlot() (slot poolv1.UpdateSlot, ok bool) {
 // NewSlotID returns the ID of a new slot.
 func NewSlotID() string { return string(uuid.NewUUID()) }
 
-// SlotHosts are the PoolbootConfigs of a Cluster, for slots whose hosts are none of the pool.
-type SlotHosts struct {
-	// Elsewhere are those that are recorded in another pool. Present are all others, and those that a Machine still
-	// names.
-	Elsewhere, Present sets.Set[string]
-}
-
 // KeepSlots returns the slots that stay taken, with those that hosts of the pool must have although the list has none
-// for them, and in which time another one is free, 0 if only an event can say it. A slot is free once its host is done
-// with it, is recorded in another pool, or has been gone for a minute.
-func KeepSlots(slots []poolv1.UpdateSlot, hosts []*Host, others SlotHosts, now time.Time) (kept []poolv1.UpdateSlot, again time.Duration) {
+// for them. A slot is free once its host is done with it, or has left the pool.
+func KeepSlots(slots []poolv1.UpdateSlot, hosts []*Host, left sets.Set[string]) (kept []poolv1.UpdateSlot) {
 	named := make(map[string]*Host, len(hosts))
 	for _, h := range hosts {
 		named[h.Name()] = h
@@ -84,23 +72,8 @@ func KeepSlots(slots []poolv1.UpdateSlot, hosts []*Host, others SlotHosts, now t
 		if has.Has(slot.Host) { // somebody has edited the list
 			continue
 		}
-		h := named[slot.Host]
-		switch {
-		case h != nil && h.IsDoneWith(slot.ID), h == nil && others.Elsewhere.Has(slot.Host):
+		if h := named[slot.Host]; h != nil && h.IsDoneWith(slot.ID) || h == nil && left.Has(slot.Host) {
 			continue
-		case h != nil || others.Present.Has(slot.Host):
-			slot.GoneTime = nil
-		default:
-			if slot.GoneTime == nil || slot.GoneTime.After(now.Add(MaxSkew)) {
-				slot.GoneTime = &metav1.Time{Time: now}
-			}
-			left := goneSlot - now.Sub(slot.GoneTime.Time)
-			if left <= 0 {
-				continue
-			}
-			if again == 0 || left < again {
-				again = left
-			}
 		}
 		has.Insert(slot.Host)
 		kept = append(kept, slot)
@@ -113,7 +86,7 @@ func KeepSlots(slots []poolv1.UpdateSlot, hosts []*Host, others SlotHosts, now t
 			kept = append(kept, slot)
 		}
 	}
-	return kept[:min(len(kept), MaxSlots)], again
+	return kept[:min(len(kept), MaxSlots)]
 }
 
 // MaxSkew is how far the clocks of two managers can be apart.

@@ -50,8 +50,7 @@ var _ = DescribeTable("A slot", func(slots []poolv1.UpdateSlot, h *rollout.Host,
 	if h != nil {
 		hosts = append(hosts, h)
 	}
-	others := rollout.SlotHosts{Elsewhere: sets.New("elsewhere"), Present: sets.New("present")}
-	kept, _ := rollout.KeepSlots(slots, hosts, others, start)
+	kept := rollout.KeepSlots(slots, hosts, sets.New("left", "host"))
 	ids := []string{}
 	for _, slot := range kept {
 		ids = append(ids, slot.ID)
@@ -67,11 +66,8 @@ var _ = DescribeTable("A slot", func(slots []poolv1.UpdateSlot, h *rollout.Host,
 	Entry("stays while the Node is cordoned for the update", slots("host", "1"), hostWith("1", reports("1", agentv1.Done, agentv1.CordonedAnnotation)), "1"),
 	Entry("stays until the manager has ended the update", slots("host", "1"), hostWith("1", reports("1", agentv1.Done, agentv1.BegunAnnotation)), "1"),
 	Entry("is free when its host is done with it", slots("host", "1"), hostWith("1", reports("1", agentv1.Done))),
-	Entry("is free when its host is in another pool", slots("elsewhere", "1"), nil),
+	Entry("is free when its host has left the pool", slots("left", "1"), nil),
 	Entry("stays while its host is in no pool", slots("present", "1"), nil, "1"),
-	Entry("stays for a while when its host is gone", slots("gone", "1"), nil, "1"),
-	Entry("is free after that", goneSince(start.Add(-time.Minute), "1"), nil),
-	Entry("stays if its host is gone in the future, by the clock of another manager", goneSince(start.Add(time.Hour), "1"), nil, "1"),
 	Entry("is one for each host, also if a user edits the list", append(slots("host", "1"), slots("host", "2")...), hostWith("1", reports("1", agentv1.Applying)), "1"),
 	Entry("that is lost is that of the record", nil, hostWith("1", reports("", agentv1.Done)), "1"),
 	Entry("that is lost is that of the record also without a Node", nil, hostWith("1", nil), "1"),
@@ -84,12 +80,6 @@ var _ = DescribeTable("A slot", func(slots []poolv1.UpdateSlot, h *rollout.Host,
 
 func slots(host, id string) []poolv1.UpdateSlot {
 	return []poolv1.UpdateSlot{{ID: id, Host: host, Revision: revision}}
-}
-
-func goneSince(t time.Time, id string) []poolv1.UpdateSlot {
-	gone := slots("gone", id)
-	gone[0].GoneTime = &metav1.Time{Time: t}
-	return gone
 }
 
 var _ = DescribeTable("A host with a slot", func(h *rollout.Host, want rollout.Progress) {
@@ -119,12 +109,9 @@ var _ = DescribeTable("Slots are taken", func(open *metav1.Time, wantWait time.D
 
 var _ = It("A pool has no more slots than the API allows", func() {
 	var many []poolv1.UpdateSlot
-	present := sets.New[string]()
 	for i := range rollout.MaxSlots + 10 {
 		name := strings.Repeat("x", 1+i%200) + string(rune('a'+i/200))
-		present.Insert(name)
 		many = append(many, slots(name, "1")...)
 	}
-	kept, _ := rollout.KeepSlots(many, nil, rollout.SlotHosts{Present: present}, start)
-	Expect(kept).To(HaveLen(rollout.MaxSlots))
+	Expect(rollout.KeepSlots(many, nil, nil)).To(HaveLen(rollout.MaxSlots))
 })

@@ -231,10 +231,6 @@ type UpdateSlot struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Revision string `json:"revision,omitempty"`
-
-	// goneTime is since when neither the PoolbootConfig nor its Machine exists. A minute later, the slot is free.
-	// +optional
-	GoneTime *metav1.Time `json:"goneTime,omitempty"`
 }
 
 // PoolPrediction is the number of running hosts by the strongest thing that happens to them when they change their

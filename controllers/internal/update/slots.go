@@ -80,13 +80,12 @@ func (r *Updates) chooseHosts(ctx context.Context, s *poolScope) (again time.Dur
 	for i, h := range s.hosts {
 		hosts[i] = h.Host
 	}
-	kept, again := rollout.KeepSlots(s.pool.Status.Slots, hosts, s.others, now)
-	s.setSlots(kept)
+	s.setSlots(rollout.KeepSlots(s.pool.Status.Slots, hosts, s.left))
 	open := s.pool.Status.SlotsOpenTime
 	var next []string
 	candidates := s.candidates()
 	staging, untilStaged := rollout.Stage(s.pool.Status.Staging, candidates, s.pool.Spec.Updates.StagingHosts(), now)
-	again = earlier(again, untilStaged)
+	again = untilStaged
 	switch {
 	case !isBuilt && len(hosts) == 0: // nobody can be telling any
 		open = &metav1.Time{Time: now}
@@ -162,8 +161,8 @@ type poolScope struct {
 	isIncomplete bool
 	// notReplaced count for hosts that are gone and whose replacements have not joined.
 	notReplaced []rollout.Candidate
-	// others are the PoolbootConfigs for slots whose hosts are none of these.
-	others rollout.SlotHosts
+	// left are the hosts that have left the pool and still have slots.
+	left sets.Set[string]
 	// slots are those of the pool, as they are to be written. slotOf has their indexes by the hosts.
 	slots  []poolv1.UpdateSlot
 	slotOf map[string]int
@@ -198,29 +197,44 @@ func (r *Updates) gather(ctx context.Context, s *poolScope, isLive bool) error {
 		}
 		s.hosts = append(s.hosts, h)
 	}
-	s.others = othersOf(ctx, s.pool, configs.Items, machines.Items)
 	s.notReplaced = rollout.NotReplaced(s.pool, len(s.hosts))
 	var err error
+	if s.left, err = r.leftOf(ctx, s.pool, configs.Items, machines.Items); err != nil {
+		return err
+	}
 	s.maxUnavailable, err = rollout.MaxUnavailable(s.pool.Spec.MaxUnavailable, len(s.hosts)+len(s.notReplaced))
 	return err
 }
 
-// othersOf returns the PoolbootConfigs of the Cluster of a pool for slots whose hosts are none of the pool.
-func othersOf(ctx context.Context, p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig, machines []clusterv1.Machine) rollout.SlotHosts {
-	others := rollout.SlotHosts{Elsewhere: sets.New[string](), Present: sets.New[string]()}
+// leftOf returns the hosts with slots that have left the pool: they are recorded in another one, or neither their
+// PoolbootConfig nor a Machine that names it exists. A cache can lack a new PoolbootConfig, so it is read live. Until
+// the host is replaced, the capacity of the pool counts it.
+func (r *Updates) leftOf(ctx context.Context, p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig, machines []clusterv1.Machine) (sets.Set[string], error) {
+	left, unknown := sets.New[string](), sets.New[string]()
+	for i := range p.Status.Slots {
+		unknown.Insert(p.Status.Slots[i].Host)
+	}
 	for i := range configs {
-		if role := configs[i].Status.PoolRole; role != "" && role != p.Spec.PoolRole {
-			others.Elsewhere.Insert(configs[i].Name)
-		} else {
-			others.Present.Insert(configs[i].Name)
+		if role := configs[i].Status.PoolRole; unknown.Has(configs[i].Name) && role != "" && role != p.Spec.PoolRole {
+			left.Insert(configs[i].Name)
 		}
+		unknown.Delete(configs[i].Name)
 	}
 	for i := range machines {
 		for _, config := range workload.ConfigOfMachine(ctx, &machines[i]) {
-			others.Present.Insert(config.Name)
+			unknown.Delete(config.Name)
 		}
 	}
-	return others
+	for name := range unknown {
+		config, err := workload.GetIfExists[bootstrapv1.PoolbootConfig](ctx, r.APIReader, client.ObjectKey{Namespace: p.Namespace, Name: name})
+		if err != nil {
+			return nil, fmt.Errorf("read PoolbootConfig %s of a host with a slot: %w", name, err)
+		}
+		if config == nil {
+			left.Insert(name)
+		}
+	}
+	return left, nil
 }
 
 // aim determines the target of a host.
@@ -242,7 +256,7 @@ func (r *Updates) aim(ctx context.Context, s *poolScope, h *host) error {
 }
 
 // candidates returns the hosts as the rollout sees them, and what else counts: slots whose hosts are none of the pool,
-// and hosts that are gone. One that is gone and has a slot counts once.
+// and hosts that are gone.
 func (s *poolScope) candidates() []rollout.Candidate {
 	candidates := make([]rollout.Candidate, 0, len(s.hosts)+len(s.slots)+len(s.notReplaced))
 	ofPool := sets.New[string]()
@@ -250,16 +264,12 @@ func (s *poolScope) candidates() []rollout.Candidate {
 		candidates = append(candidates, s.candidate(h))
 		ofPool.Insert(h.Name())
 	}
-	gone := 0
 	for i := range s.slots {
 		if slot := &s.slots[i]; !ofPool.Has(slot.Host) {
 			candidates = append(candidates, rollout.Candidate{Name: slot.Host, HasSlot: true, Progress: rollout.Unknown, IsExcluded: true})
-			if slot.GoneTime != nil {
-				gone++
-			}
 		}
 	}
-	return append(candidates, s.notReplaced[min(gone, len(s.notReplaced)):]...)
+	return append(candidates, s.notReplaced...)
 }
 
 // candidate returns a host as the rollout sees it.
