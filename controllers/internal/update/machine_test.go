@@ -3,6 +3,7 @@ package update
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -67,6 +68,13 @@ var _ = Describe("Work of Cluster API on a Machine", func() {
 		change(ctx, w, 0, isIdle)
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Annotations).To(HaveKey(agentv1.DrainedAnnotation))
+	})
+
+	It("is noticed when its taints change, which its Node is registered with", func() {
+		_, before, _ := newObjects(hostName(0))
+		after := before.DeepCopy()
+		after.Spec.Taints = []clusterv1.MachineTaint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}
+		Expect(machineChanged(event.UpdateEvent{ObjectOld: before, ObjectNew: after})).To(BeTrue())
 	})
 
 	It("is noticed when it begins and when it ends, and other changes of a Machine are not", func() {

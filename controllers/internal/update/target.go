@@ -149,7 +149,7 @@ func (h *host) version(in poolContext) string {
 	version := sha256.New()
 	fmt.Fprintf(version, "%q %d %q %q %q %q ", in.version, c.Generation, c.Annotations, c.Status.NodeRef.Name, c.Status.HostRef.UID, c.Status.DerivedNodeLabels)
 	if h.Machine != nil {
-		fmt.Fprintf(version, "%q %q", h.Machine.Labels, h.Node.Spec.ProviderID)
+		fmt.Fprintf(version, "%q %q %q", h.Machine.Labels, h.Machine.Spec.Taints, h.Node.Spec.ProviderID)
 	}
 	return string(version.Sum(nil))
 }

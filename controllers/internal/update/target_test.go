@@ -7,7 +7,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -73,6 +75,9 @@ var _ = Describe("The assignment of a host", func() {
 		Entry("the derived labels", func(s *scene) { s.h.Config.Status.DerivedNodeLabels = map[string]string{"a": "b"} }),
 		Entry("the BareMetalHost", func(s *scene) { s.h.Config.Status.HostRef.UID = "another" }),
 		Entry("the labels of the Machine", func(s *scene) { s.h.Machine.Labels["a"] = "b" }),
+		Entry("the taints of the Machine", func(s *scene) {
+			s.h.Machine.Spec.Taints = []clusterv1.MachineTaint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}
+		}),
 	)
 
 	It("is remembered in a few bytes, whatever annotations users write, and distinguishes all of them", func(ctx SpecContext) {
