@@ -206,6 +206,12 @@ var _ = Describe("explain machine and explain node", func() {
 			"MachineConfigPool edge/infra: the gate ceph can't be read: give it this right"),
 	)
 
+	DescribeTable("find a Node by the names that rollout retry --host accepts", func(name string) {
+		answer, r := asked(true, "node", name, "-o", "json")
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(answer.Node).To(Equal("infra-x7k2m"))
+	}, Entry("its host", "rack1-u12"), Entry("its PoolbootConfig", "infra-x7k2m-config"))
+
 	It("print no NotReady for a Node that is Ready and has the labels of two pools", func() {
 		record.RevokeToken(config)
 		conditions.Set(config, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.PoolConflictReason, Message: "Node infra-x7k2m: two pools"})

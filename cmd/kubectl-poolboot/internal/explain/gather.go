@@ -77,13 +77,16 @@ func (g *gatherer) node(ctx context.Context) (*subject, error) {
 }
 
 // findConfig returns the PoolbootConfig whose status names the Node or, when none does, the one whose host will get a
-// Node of that name; nil without either.
+// Node of that name, or that has this name or host; nil without any.
 func (g *gatherer) findConfig(configs []bootstrapv1.PoolbootConfig) (*bootstrapv1.PoolbootConfig, error) {
 	hasNode := func(config *bootstrapv1.PoolbootConfig) bool { return config.Status.NodeRef.Name == g.name }
 	willHaveNode := func(config *bootstrapv1.PoolbootConfig) bool {
 		return !record.HasNode(config) && registration.Name(registration.Naming{Config: config}) == g.name
 	}
-	for _, matches := range []func(*bootstrapv1.PoolbootConfig) bool{hasNode, willHaveNode} {
+	isNamed := func(config *bootstrapv1.PoolbootConfig) bool {
+		return slices.Contains([]string{config.Name, config.Status.HostRef.Name}, g.name)
+	}
+	for _, matches := range []func(*bootstrapv1.PoolbootConfig) bool{hasNode, willHaveNode, isNamed} {
 		found := slices.DeleteFunc(slices.Clone(configs), func(c bootstrapv1.PoolbootConfig) bool {
 			return !matches(&c) || g.cluster != "" && record.ClusterName(&c) != g.cluster
 		})
