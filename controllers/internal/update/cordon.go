@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,14 +95,15 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 		if result := helper.EvictPods(ctx, pods); !result.DrainCompleted() {
 			remaining = result.ConditionMessage(metav1.NewTime(started))
 			if isLate {
-				remaining = fmt.Sprintf("The drain takes longer than %d seconds (spec.updates.drainTimeoutSeconds of MachineConfigPool %s). To update the host with the Pods "+
-					"that remain, set spec.updates.drainTimeoutPolicy to Force. %s", d.pool.Spec.Updates.DrainTimeout(), d.pool.Name, remaining)
+				remedy := fmt.Sprintf(". To update the host with the Pods that remain, set spec.updates.drainTimeoutPolicy of MachineConfigPool %s to Force", d.pool.Name)
+				if _, ofPods, found := strings.Cut(remaining, "\n"); found { // the first line says since when
+					remaining = strings.TrimSuffix(strings.TrimPrefix(ofPods, "* "), ".")
+				}
+				remaining = fmt.Sprintf("The drain takes longer than spec.updates.drainTimeoutSeconds (%d): %s", d.pool.Spec.Updates.DrainTimeout(), remaining)
+				h.lateDrain = rollout.Clean(remaining, agentv1.MaxReason-len(remedy)) + remedy
+				return h.lateDrain, nil
 			}
-			remaining = rollout.Clean(remaining, agentv1.MaxReason)
-			if isLate {
-				h.lateDrain = remaining
-			}
-			return remaining, nil
+			return rollout.Clean(remaining, agentv1.MaxReason), nil
 		}
 	}
 	return d.detach(ctx, h, machine, pods.SkippedPods())
