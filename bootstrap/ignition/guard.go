@@ -131,11 +131,20 @@ func (g *guard) checkPath(place, path string) {
 	}
 }
 
+// checkKernelPath refuses a path in a file system in which nothing is kept: Ignition would write below its mount, where
+// no program sees it, and an agent could not.
+func (g *guard) checkKernelPath(place, name string) {
+	if isIn(name, "/dev", "/proc", "/sys") {
+		g.refuse(place, "%s is in a file system of the kernel, which keeps no files: use /etc/sysctl.d, /etc/tmpfiles.d or /etc/udev/rules.d", name)
+	}
+}
+
 func (g *guard) checkDirectories(directories []types.Directory) {
 	for i, directory := range directories {
 		place := item("storage.directories", i)
 		g.checkPath(place+".path", directory.Path)
 		name := cleanPath(directory.Path)
+		g.checkKernelPath(place+".path", name)
 		unit, dropin := unitAt(name)
 		switch {
 		case remedyFor(name) != "":
@@ -153,6 +162,7 @@ func (g *guard) checkFiles(files []types.File) {
 		place := item("storage.files", i)
 		g.checkPath(place+".path", file.Path)
 		name := cleanPath(file.Path)
+		g.checkKernelPath(place+".path", name)
 		isOfPool := g.rendered && slices.Contains([]string{WorkerKubeletPath, PoolKubeletPath, ReservedScriptPath}, name)
 		if !isOfPool && g.refuseReservedPath(place+".path", name) {
 			continue
@@ -179,6 +189,7 @@ func (g *guard) checkLinks(links []types.Link) {
 		place := fmt.Sprintf("storage.links[%d].path", i)
 		name, target := cleanPath(link.Path), ptr.Deref(link.Target, "")
 		g.checkPath(place, link.Path)
+		g.checkKernelPath(place, name)
 		g.checkPath(fmt.Sprintf("storage.links[%d].target", i), target)
 		unit, _ := unitAt(name)
 		switch {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,7 +19,7 @@ func (p *plan) checkWritable() error {
 		}
 		if !checked[parent] {
 			checked[parent] = true
-			if err := p.refuse(p.checkParent(parent)); err != nil {
+			if err := p.refuse(p.checkParent(parent, p.configured(s.Path))); err != nil {
 				return err
 			}
 		}
@@ -29,7 +30,18 @@ func (p *plan) checkWritable() error {
 	return nil
 }
 
-func (p *plan) checkParent(parent string) error {
+// configured returns the path in the configuration because of which a path is changed.
+func (p *plan) configured(real string) string {
+	for _, g := range p.goals {
+		if g.real == real || strings.HasPrefix(g.real, real+"/") {
+			return g.path
+		}
+	}
+	return path.Join("/", real)
+}
+
+// checkParent refuses a path, as the configuration has it, if nothing can be written to the directory that it is in.
+func (p *plan) checkParent(parent, name string) error {
 	directory, err := p.open(parent, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
@@ -37,10 +49,13 @@ func (p *plan) checkParent(parent string) error {
 	defer directory.Close()
 	err = unix.Faccessat(int(directory.Fd()), ".", unix.W_OK, 0)
 	if errors.Is(err, unix.EROFS) {
-		return &Obstacle{path.Join("/", parent), "its file system is read-only", "mount it writable, or remove its paths from the configuration"}
+		return &Obstacle{name, "its file system is read-only", "mount it writable, or remove its paths from the configuration"}
 	}
 	if err := p.checkAttributes(parent); err != nil {
 		return err
+	}
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		return &Obstacle{name, fmt.Sprintf("nothing can be written to /%s (%s)", parent, reasonOf(err)), "correct it on the host, or remove the path from the configuration"}
 	}
 	if err != nil {
 		return fmt.Errorf("/%s: %w", parent, err)

@@ -91,7 +91,18 @@ var _ = Describe("An update of files that is not possible", func() {
 		Expect(os.Mkdir(data, 0o755)).To(Succeed())
 		mount(data, "tmpfs", "")
 		Expect(unix.Mount("none", data, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")).To(Succeed())
-		expectRefused(nil, hosttree.Tree{"/etc/motd": file("new"), "/data/b": file("b")}, "nothing was changed: /data: its file system is read-only: mount it writable")
+		expectRefused(nil, hosttree.Tree{"/etc/motd": file("new"), "/data/b": file("b")}, "nothing was changed: /data/b: its file system is read-only: mount it writable")
+	})
+
+	It("because the kernel lets nobody create files in a directory, reports the file", func() {
+		Expect(os.Mkdir(filepath.Join(root, "proc"), 0o755)).To(Succeed())
+		mount(filepath.Join(root, "proc"), "proc", "")
+		before = snapshot(filepath.Join(root, "etc"))
+		var refused *CheckError
+		err := u.Apply(hosttree.Changes(nil, hosttree.Tree{"/etc/motd": file("new"), "/proc/sys/kernel/mytest": file("1")}), false)
+		Expect(errors.As(err, &refused)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(HavePrefix("nothing was changed: /proc/sys/kernel/mytest: nothing can be written to /proc/sys/kernel (permission denied): correct it")))
+		Expect(snapshot(filepath.Join(root, "etc"))).To(Equal(before))
 	})
 
 	DescribeTable("because of the attribute immutable, reports the path and how to remove it",
