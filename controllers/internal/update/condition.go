@@ -180,8 +180,13 @@ func (h *host) stopped(o outcome, hold string) *metav1.Condition {
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateUnreconcilableReason, "Node %s runs %s, and a running host cannot change to %s: %s. Correct the configuration, or %s%s",
 			h.Node.Name, runs, desired, h.why(), outlook.HowToRenew(h.Config), hold)
 	}
-	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "the update of Node %s to %s failed and was undone, so it runs %s: %s. Correct the configuration, "+
-		"or run %s to try it again%s", h.Node.Name, desired, runs, h.why(), h.retry(o), hold)
+	how := "and was undone"
+	why, isUnchanged := strings.CutPrefix(h.why(), "update to "+desired+": nothing was changed: ")
+	if isUnchanged {
+		how = "before it changed anything"
+	}
+	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "the update of Node %s to %s failed %s, so it runs %s: %s. Correct the configuration, "+
+		"or run %s to try it again%s", h.Node.Name, desired, how, runs, why, h.retry(o), hold)
 }
 
 // retry returns the command that forces the host.

@@ -110,6 +110,9 @@ var _ = Describe("The end of an update", func() {
 		w.settle(ctx)
 		Expect(w.updated(ctx, 0).Message).To(ContainSubstring(want))
 	},
+		Entry("of a file that can't be written, and says only that nothing was changed", func(w *world, told string) {
+			w.reports(context.Background(), 0, agentv1.Degraded, told, "update to "+w.config(context.Background(), 0).Status.Update.Desired.Name+": nothing was changed: /etc/web: its file system is read-only: mount it writable")
+		}, " failed before it changed anything, so it runs rendered-worker-1: /etc/web: its file system is read-only: mount it writable (file /etc/web comes from MachineConfig 50-web). Correct the configuration"),
 		Entry("of a unit that fails after the update", func(w *world, told string) {
 			w.reports(context.Background(), 0, agentv1.Done, told, "")
 			w.changeNode(context.Background(), 0, func(node *corev1.Node) {

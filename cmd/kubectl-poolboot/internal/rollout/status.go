@@ -141,7 +141,7 @@ func (o *statusOptions) noteCut(view *cli.View) {
 }
 
 // repeated matches the beginning of the message of a host that its columns have too.
-var repeated = regexp.MustCompile(`(^|: )(?:(?:the update of )?Node \S+ (?:to \S+ failed and was undone, so it )?runs \S+(?:, and a running host cannot change to \S+: |: |, and |\. )` +
+var repeated = regexp.MustCompile(`(^|: )(?:(?:the update of )?Node \S+ (?:to \S+ failed (?:and was undone|before it changed anything), so it )?runs \S+(?:, and a running host cannot change to \S+: |: |, and |\. )` +
 	`|Node \S+ (?:is drained|is being changed|was changed, and its host reboots|was changed, and must stay Ready) to run \S+(?:: |\. ))`)
 
 // overview returns a message about a Node for a table that is not wide, without what other columns have.
