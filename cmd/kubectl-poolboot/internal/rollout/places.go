@@ -41,6 +41,8 @@ func describePlace(m *rollout.Candidate, h *rollout.Host) string {
 		return "it is in an update: " + string(h.Report.State)
 	case h.IsOnlyClaimed():
 		return fmt.Sprintf("it reports %s for an update that has ended or was not begun", h.Report.State)
+	case m.Progress == rollout.Unknown && h.Report.State == agentv1.Done && h.Report.Reason != "":
+		return "its agent cannot begin, which it retries: " + h.Report.Reason
 	case m.Progress == rollout.Unknown:
 		return cmp.Or(describeMalformed(h.Node), "it was told what to run, and has not answered")
 	case h.MachineWork() != rollout.NoMachineWork:

@@ -47,6 +47,8 @@ var _ = Describe("plan of files gives the reason", func() {
 		Entry("a state that does not exist", newNode("a", infra, 1, ours("b", "new", "a", "b", "done")),
 			`its annotation poolboot.io/update-state is "done": use Done, Draining, Applying, Rebooting, Verifying, Degraded or Unreconcilable`),
 		Entry("no answer", newNode("a", infra, 1, ours("b", "new", "a", "a", "Done")), "it was told what to run, and has not answered"),
+		Entry("an answer that it can't begin yet", newNode("a", infra, 1, ours("b", "new", "a", "a", "Done"), `poolboot.io/update-reason: "file /etc/web: files.example: not found"`),
+			"its agent cannot begin, which it retries: file /etc/web: files.example: not found"),
 		Entry("an update that was not begun", newNode("a", infra, 1, without(ours("b", "new", "a", "b", "Draining"), "poolboot.io/begun-revision")),
 			"it reports Draining for an update that has ended or was not begun"),
 		Entry("an agent that has stopped", strings.Replace(newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"), "poolboot.io/agent-boot: stopped"), "conditions:", "nodeInfo: {bootID: boot-1}, conditions:", 1),
