@@ -178,7 +178,7 @@ func (h *host) stopped(o outcome, hold string) *metav1.Condition {
 	}
 	if h.Report.State == agentv1.Unreconcilable {
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateUnreconcilableReason, "Node %s runs %s, and a running host cannot change to %s: %s. Correct the configuration, or %s%s",
-			h.Node.Name, runs, desired, h.why(), outlook.HowToRenew(h.Config), hold)
+			h.Node.Name, runs, desired, strings.TrimPrefix(h.why(), "the host can't change to "+desired+": "), outlook.HowToRenew(h.Config), hold)
 	}
 	how := "and was undone"
 	why, isUnchanged := strings.CutPrefix(h.why(), "update to "+desired+": nothing was changed: ")
