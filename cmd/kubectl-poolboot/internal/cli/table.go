@@ -174,7 +174,8 @@ func Say(out io.Writer, format string, args ...any) error {
 	return err
 }
 
-// wrap splits a text between words into lines of at most some columns. Only longer words are split.
+// wrap splits a text between words into lines of at most some columns. Only longer words are split, paths after a
+// slash.
 func wrap(text string, limit int) (lines []string) {
 	line, size := "", -1
 	for word := range strings.SplitSeq(text, " ") {
@@ -184,6 +185,9 @@ func wrap(text string, limit int) (lines []string) {
 		}
 		for length > limit {
 			part := runewidth.Truncate(word, limit, "")
+			if slash := strings.LastIndex(part, "/"); slash > 0 {
+				part = part[:slash+1]
+			}
 			lines, word = append(lines, part), word[len(part):]
 			length = runewidth.StringWidth(word)
 		}

@@ -1,11 +1,14 @@
 package rollout
 
 import (
+	"strings"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -49,4 +52,9 @@ var _ = DescribeTable("A command of kubectl rollout that pools do not have says 
 var _ = It("A command about a pool names the flag of a kubeconfig that does not exist", func() {
 	clitest.ExpectError(clitest.RunOn(input.NewConnection(), newCommand, "rollout", "status", "infra", "--kubeconfig", "nowhere.kubeconfig"), 1,
 		"--kubeconfig: stat nowhere.kubeconfig: no such file or directory: correct the name")
+})
+
+var _ = It("breaks a path that is longer than a line after a slash", func() {
+	path := strings.Repeat("/directory", 15)
+	Expect(strings.Split(cli.Paragraph("", path), "\n")[0]).To(Equal(strings.Repeat("/directory", 11) + "/"))
 })
