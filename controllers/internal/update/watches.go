@@ -138,8 +138,8 @@ func (r *Updates) requestPoolsOf(ctx context.Context, configs []ctrl.Request) (p
 	return pools
 }
 
-// machineChanged selects the changes of a Machine that a rollout depends on: its labels and taints, which its Node gets,
-// and what Cluster API does to it.
+// machineChanged selects the changes of a Machine that a rollout depends on: its labels and taints, which its Node
+// gets, and what Cluster API does to it.
 func machineChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 	return !maps.Equal(before.Labels, after.Labels) || !slices.Equal(before.Spec.Taints, after.Spec.Taints) || !rollout.IsSameForRollout(before, after)

@@ -42,8 +42,6 @@ type Table struct {
 	// MaxLines is how many lines a cell of the last column has at most, 0 for no limit. IsCut is true once one was cut.
 	MaxLines int
 	IsCut    bool
-	// IsUnlimited has each row in one line.
-	IsUnlimited bool
 	// MinWidths are the widths that columns have at least, by their names.
 	MinWidths map[string]int
 
@@ -74,7 +72,7 @@ func (t *Table) PrintColored(rows [][]string, colors []map[string]Color) error {
 		colors = slices.Insert(slices.Clone(colors), 0, nil)
 	}
 	limit := width
-	if style.wide || t.IsUnlimited {
+	if style.wide {
 		limit = math.MaxInt
 	}
 	if t.printed == nil {

@@ -44,7 +44,7 @@ type View struct {
 	Output *Output
 	Watch  bool
 	Header []string
-	// MaxLines is that of the Table on a terminal: in a file, nothing is cut or wrapped. IsCut is true once a cell was cut.
+	// MaxLines is that of the Table on a terminal: in a file, nothing is cut. IsCut is true once a cell was cut.
 	MaxLines int
 	IsCut    bool
 	// MinWidths are those of the Table with --watch: most cells come later.
@@ -90,7 +90,10 @@ func (v *View) Show(rows ...Row) error {
 	}
 	return v.Output.Print(v.Out, objects, func(out io.Writer) error {
 		if v.lines == nil {
-			v.lines = &Table{Out: out, Header: v.Header, MaxLines: v.MaxLines, IsUnlimited: !isTerminal(v.Out)}
+			v.lines = &Table{Out: out, Header: v.Header}
+			if isTerminal(v.Out) {
+				v.lines.MaxLines = v.MaxLines
+			}
 			if v.Watch {
 				v.lines.Header, v.lines.MinWidths = append([]string{"TIME"}, v.Header...), v.MinWidths
 			}

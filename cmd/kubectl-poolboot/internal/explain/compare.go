@@ -171,8 +171,8 @@ func (b *bootReport) compareConfiguration(s *subject) {
 	}
 }
 
-// addVerdict adds what a person has to do because of the conditions of the host, and those of its pool. Once the host is
-// in a pool, that is what rollout status says: an update can explain why its Node is not Ready.
+// addVerdict adds what a person has to do because of the conditions of the host, and those of its pool. Once the host
+// is in a pool, that is what rollout status says: an update can explain why its Node is not Ready.
 func (b *bootReport) addVerdict(s *subject) {
 	of, err := pool.OfRole(s.pools, s.config.Status.PoolRole)
 	isFollowed := err == nil && rollout.IsInPool(of.Spec.PoolRole, s.config)
