@@ -65,6 +65,7 @@ var _ = Describe("Firmware settings that wait for a reboot", func() {
 				g.Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(settings[i]), settings[i])).To(Succeed())
 				g.Expect(meta.IsStatusConditionTrue(settings[i].Status.Conditions, "ChangeDetected")).To(BeTrue())
 			}).WithContext(ctx).Should(Succeed())
+			Eventually(ctx, func() bool { return bmh(ctx, i).Status.PoweredOn }).Should(BeTrue(), "Metal3 reads it after the deployment")
 		}
 
 		By("changing the pool")
