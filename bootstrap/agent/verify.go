@@ -159,9 +159,10 @@ func (a *Agent) whyNotReported(ctx context.Context, node Node, u *hostUpdate, pa
 	}
 	// A heartbeat has no fractions of a second. One in the second of the change can be before it. Then the lease tells.
 	changed := a.changedAt(passed)
-	isNew := !node.Heartbeat.Equal(a.journal.Heartbeat) && !node.Heartbeat.Before(changed.Truncate(time.Second))
-	a.ready.isAlive = a.ready.isAlive || isNew && !node.Heartbeat.Before(changed)
-	if !a.ready.isAlive && (isNew || !restartsKubelet(u.plan.Actions)) {
+	isOther := !node.Heartbeat.Equal(a.journal.Heartbeat)
+	canBeNew := (isOther || !u.plan.Reboots()) && !node.Heartbeat.Before(changed.Truncate(time.Second))
+	a.ready.isAlive = a.ready.isAlive || isOther && !node.Heartbeat.Before(changed)
+	if !a.ready.isAlive && (canBeNew || !restartsKubelet(u.plan.Actions)) {
 		renewed, err := a.Cluster.Renewed(ctx)
 		if err != nil {
 			return fmt.Sprintf("the lease of the Node can't be read: %v", err)

@@ -65,10 +65,10 @@ var _ = Describe("An update", func() {
 		Expect(w.state()).To(Equal("Degraded " + second))
 	})
 
-	It("is verified by the only heartbeat of a kubelet that restarts in less than a second: it has no fractions of a second", func() {
+	DescribeTable("is verified by the only heartbeat of a kubelet that restarts in less than a second: it has no fractions of a second", func(before time.Duration) {
 		w := installed(withFiles("/etc/restart/f", "a"))
 		w.wallclock = w.wallclock.Truncate(time.Second).Add(700 * time.Millisecond)
-		w.node.Heartbeat = w.wallclock.Add(-time.Minute)
+		w.node.Heartbeat = w.wallclock.Truncate(time.Second).Add(-before)
 		w.hasLeaseOnly = true
 		second := w.offer(w.assign("rendered-b", withFiles("/etc/restart/f", "b")))
 		changed := w.wallclock.Truncate(time.Second)
@@ -80,7 +80,10 @@ var _ = Describe("An update", func() {
 		}
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(Equal("Done " + second))
-	})
+	},
+		Entry(nil, time.Minute),
+		Entry("also if the kubelet before it reported in that second", time.Duration(0)),
+	)
 
 	It("is not verified by a heartbeat from before the change in the same second", func() {
 		w := installed(withFiles("/etc/restart/f", "a"))
