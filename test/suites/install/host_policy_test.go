@@ -72,9 +72,8 @@ var _ = Describe("The manager's right to patch hosts", func() {
 		host := newHost(ctx, map[string]string{"example.com/a": "b"})
 		Expect(dryRun(ctx, asManager, host, func(h *bmov1alpha1.BareMetalHost) { h.Annotations[bootstrapv1.FirmwareRebootAnnotation] = "1/2" })).To(Succeed())
 		Expect(dryRun(ctx, asManager, host, request)).To(refused, "it is not provisioned")
-		before := host.DeepCopy()
-		host.Status.Provisioning.State = bmov1alpha1.StateProvisioned
-		Expect(k8sClient.Status().Patch(ctx, host, client.MergeFrom(before))).To(Succeed())
+		host.Status.Provisioning.State, host.Status.OperationalStatus = bmov1alpha1.StateProvisioned, bmov1alpha1.OperationalStatusOK
+		Expect(k8sClient.Status().Update(ctx, host)).To(Succeed())
 		Expect(dryRun(ctx, asManager, host, request)).To(Succeed())
 		Expect(dryRun(ctx, asManager, host, setReboot(`{"mode":"hard"}`))).To(refused)
 		Expect(dryRun(ctx, asManager, host, func(h *bmov1alpha1.BareMetalHost) {
