@@ -102,8 +102,8 @@ var _ = Describe("A cluster with a paused pool, joined Nodes with and without a 
 	}, SpecTimeout(4*time.Minute))
 
 	It("completes its boots and an update, and keeps its Nodes, when a backup is restored in another management cluster", func(ctx SpecContext) {
+		beginUpdate(ctx, target, t, history) // hosts stage it from the config server
 		addUnansweredMachine(ctx, target, t, 3)
-		beginUpdate(ctx, target, t, history)
 		holdForMove(ctx, target, t, annotated)
 		expectSafe(ctx, target, t)
 		held := holdForBackup(ctx, target, t)
