@@ -113,8 +113,8 @@ const (
 	// separated by a slash.
 	FirmwareRebootAnnotation = "poolboot.io/firmware-reboot"
 	// FirmwareRebootRequest is the value of the annotation reboot.metal3.io by which the manager requests that. Metal3
-	// reads only the mode: first, the operating system is asked to power off. By the rest, the manager recognizes its
-	// own request.
+	// reads only the mode: the operating system shuts down before the power is off. The rest marks it as a request of
+	// the manager.
 	FirmwareRebootRequest = `{"mode":"soft","requestedBy":"poolboot"}`
 )
 

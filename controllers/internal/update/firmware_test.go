@@ -127,7 +127,7 @@ var _ = Describe("The firmware of a host whose update reboots it", func() {
 		w.settle(ctx)
 	}
 
-	It("is applied by the same reboot: Metal3 is asked once, after the drain and the change, and the pause of health checks lasts until it is done", func(ctx SpecContext) {
+	It("is applied by the same reboot: Metal3 gets one request, after the drain and the change, and the pause of health checks lasts until it is done", func(ctx SpecContext) {
 		drain(ctx, "Reboot", policy, settings)
 		Expect(w.node(ctx, 0)).To(byMetal3)
 		report(ctx, agentv1.Applying, "")

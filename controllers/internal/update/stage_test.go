@@ -67,7 +67,7 @@ var _ = Describe("Staging", func() {
 		reports(ctx, 2, second(2))
 		w.settle(ctx)
 		Expect(next(ctx, 3)).To(Equal(second(3)))
-		Expect(w.told(ctx)).To(Equal([]int{2}), "whoever has everything first is updated first")
+		Expect(w.told(ctx)).To(Equal([]int{2}), "the first host that has everything is updated first")
 		Expect(next(ctx, 2)).To(BeEmpty())
 		for i := range 2 {
 			reports(ctx, i, second(i))
