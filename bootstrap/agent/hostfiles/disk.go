@@ -358,20 +358,12 @@ func (d *disk) setAttributes(name string, attributes map[string]string) (err err
 		err = errors.Join(err, d.call("setxattr", name, attribute, func() error {
 			return d.handle("setxattr", name, func(handle int) error {
 				err := unix.Setxattr(nameOf(handle), attribute, []byte(value), 0)
-				if attribute == selinuxLabel && errors.Is(err, unix.ENOTSUP) { // all files have the label of the mount
-					return nil
+				if attribute == selinuxLabel { // without it, all files have the label of the mount
+					return ignoreNoAttribute(err)
 				}
 				return err
 			})
 		}))
-	}
-	return err
-}
-
-// ignoreNoAttribute returns nil for errors that say that there is no such attribute, or that the file system has none.
-func ignoreNoAttribute(err error) error {
-	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ENOTSUP) {
-		return nil
 	}
 	return err
 }

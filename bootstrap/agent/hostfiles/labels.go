@@ -1,6 +1,11 @@
 package hostfiles
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
 
 // Classes of files in a policy of SELinux.
 const (
@@ -74,4 +79,12 @@ func (p *plan) labelOf(s *step) (map[string]string, error) {
 		return nil, err
 	}
 	return p.attributes(parent, false)
+}
+
+// ignoreNoAttribute returns nil for errors that say that there is no such attribute, or that the file system has none.
+func ignoreNoAttribute(err error) error {
+	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ENOTSUP) {
+		return nil
+	}
+	return err
 }
