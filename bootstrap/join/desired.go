@@ -89,19 +89,11 @@ func Assignment(in Input) (assignment.Assignment, error) {
 		MinReadySeconds:      in.Pool.Spec.Updates.MinReady(),
 		ReadyDeadlineSeconds: in.Pool.Spec.Updates.ReadyDeadline(),
 		RepairsDrift:         in.Pool.Spec.Updates.RepairsDrift(),
-		RebootMethod:         rebootMethodOf(in.Pool),
+		RebootMethod:         pool.RebootMethodOf(in.Pool),
 		Force:                in.Config.Annotations[bootstrapv1.ForceUpdateAnnotation],
 		Staging:              stagingOf(in.Pool),
 		Agent:                &offered,
 	}, nil
-}
-
-// rebootMethodOf returns how the hosts of a pool reboot.
-func rebootMethodOf(p *poolv1.MachineConfigPool) update.RebootMethod {
-	if method := p.Spec.Updates.RebootMethod; method != poolv1.RebootFull {
-		return update.RebootMethod(method)
-	}
-	return update.FullReboot
 }
 
 // stagingOf returns how the hosts of a pool download what an update needs, or nil without limit and images.

@@ -26,6 +26,14 @@ func UpdatePolicyOf(p, worker *poolv1.MachineConfigPool) update.Policy {
 	return policy
 }
 
+// RebootMethodOf returns how the hosts of a pool reboot.
+func RebootMethodOf(p *poolv1.MachineConfigPool) update.RebootMethod {
+	if method := p.Spec.Updates.RebootMethod; method != poolv1.RebootFull {
+		return update.RebootMethod(method)
+	}
+	return update.FullReboot
+}
+
 // NewUpdatePolicy returns the defaults with policies over them. A later policy for the same path or unit, or for SSH
 // keys, replaces an earlier one.
 func NewUpdatePolicy(policies ...poolv1.DisruptionPolicy) update.Policy {

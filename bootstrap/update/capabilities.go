@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Capabilities are what a host can change beside files, units and users. They depend on the programs on the host.
+// Capabilities are what a host can change beside files, units and users, and how it can reboot. They depend on the
+// programs and the kernel of the host.
 type Capabilities struct {
 	// KernelArguments means that the host can change its kernel arguments.
 	KernelArguments bool
@@ -13,6 +14,8 @@ type Capabilities struct {
 	OSImage bool
 	// Packages means that the host can install extensions and another kernel.
 	Packages bool
+	// LacksKexec and LacksSoftReboot mean that the host can't reboot by the method. Otherwise, it is tried.
+	LacksKexec, LacksSoftReboot bool
 }
 
 // Programs that change a host. Of a list, one is enough, and the first one is the best.
@@ -36,19 +39,19 @@ func CapabilitiesOf(programs ...string) Capabilities {
 	return Capabilities{KernelArguments: hasOneOf(kernelArgumentTools), OSImage: hasOneOf(osImageTools), Packages: hasOneOf(packageTools)}
 }
 
-// Names of kinds of changes, in reports of agents and in the status of PoolbootConfigs.
+// Names of kinds of changes, in reports of agents and in the status of PoolbootConfigs. So are those of reboot methods.
 const (
 	changeKernelArguments = "KernelArguments"
 	changeOSImage         = "OSImage"
 	changeExtensions      = "Extensions"
 )
 
-// Unsupported returns the kinds of changes for which the host has no program.
+// Unsupported returns the kinds of changes for which the host has no program, and the reboot methods that it lacks.
 func (c Capabilities) Unsupported() (changes []string) {
 	for _, kind := range []struct {
 		name string
 		can  bool
-	}{{changeKernelArguments, c.KernelArguments}, {changeOSImage, c.OSImage}, {changeExtensions, c.Packages}} {
+	}{{changeKernelArguments, c.KernelArguments}, {changeOSImage, c.OSImage}, {changeExtensions, c.Packages}, {string(Kexec), !c.LacksKexec}, {string(SoftReboot), !c.LacksSoftReboot}} {
 		if !kind.can {
 			changes = append(changes, kind.name)
 		}
@@ -56,10 +59,12 @@ func (c Capabilities) Unsupported() (changes []string) {
 	return changes
 }
 
-// CapabilitiesWithout returns those of a host that supports all kinds of changes but these. It ignores other words.
+// CapabilitiesWithout returns those of a host that supports all kinds of changes and reboot methods but these. It
+// ignores other words.
 func CapabilitiesWithout(changes ...string) Capabilities {
 	supports := func(change string) bool { return !slices.Contains(changes, change) }
-	return Capabilities{KernelArguments: supports(changeKernelArguments), OSImage: supports(changeOSImage), Packages: supports(changeExtensions)}
+	return Capabilities{KernelArguments: supports(changeKernelArguments), OSImage: supports(changeOSImage), Packages: supports(changeExtensions),
+		LacksKexec: !supports(string(Kexec)), LacksSoftReboot: !supports(string(SoftReboot))}
 }
 
 // missingTools returns the obstacles of changes for which the host has no program.

@@ -1,7 +1,9 @@
 package update
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 )
@@ -44,8 +46,20 @@ func (p *Plan) Effect() Effect {
 // maxReasons is the maximum number of entries that are named as the reason for a reboot.
 const maxReasons = 5
 
-// DescribeReboot returns whether the host reboots, because of which entries, and what it does if it need not reboot.
-func (p *Plan) DescribeReboot() string {
+// Rebooting is what decides how a host reboots, beside the plan.
+type Rebooting struct {
+	// Method is that of the pool, and Can what the host can do.
+	Method RebootMethod
+	Can    Capabilities
+	// ByMetal3 is true if Metal3 reboots the host because that applies firmware settings or updates. NotApplied is why
+	// the reboot does not apply all that is pending, or "".
+	ByMetal3   bool
+	NotApplied string
+}
+
+// DescribeReboot returns whether the host reboots, how, and because of which entries, and what it does if it need not
+// reboot.
+func (p *Plan) DescribeReboot(r Rebooting) string {
 	var reasons []string
 	for _, c := range p.Changes {
 		if slices.ContainsFunc(c.Actions, isOfType(Reboot)) {
@@ -58,7 +72,39 @@ func (p *Plan) DescribeReboot() string {
 	case len(p.Changes) == 0 && p.Effect() == EffectNone:
 		return "no: nothing changes on the host"
 	case len(reasons) > 0:
-		return "yes: " + excerpt.List(maxReasons, reasons)
+		text := "yes: " + excerpt.List(maxReasons, reasons)
+		if how := p.DescribeMethod(r); how != "" {
+			text += "; " + how
+		}
+		return text
 	}
 	return "no: " + p.Summary()
+}
+
+// DescribeMethod returns how the host reboots, "" if it need not, or for a full reboot without anything else to say.
+func (p *Plan) DescribeMethod(r Rebooting) string {
+	var texts []string
+	if !p.Reboots() {
+		return ""
+	}
+	switch why := p.whyPredictedFull(r); {
+	case r.ByMetal3:
+		texts = append(texts, "by Metal3, which applies pending firmware settings or updates")
+	case why != "":
+		texts = append(texts, fmt.Sprintf("by %s instead of %s: %s", FullReboot, r.Method, why))
+	case r.Method != FullReboot:
+		texts = append(texts, "by "+r.Method.String())
+	}
+	if r.NotApplied != "" {
+		texts = append(texts, "pending firmware is not applied: "+r.NotApplied)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// whyPredictedFull returns why a host can't reboot by the method of its pool, as far as that is known before, or "".
+func (p *Plan) whyPredictedFull(r Rebooting) string {
+	if r.Method == Kexec && r.Can.LacksKexec || r.Method == SoftReboot && r.Can.LacksSoftReboot {
+		return "the host reports that it can't"
+	}
+	return p.WhyFullReboot(r.Method)
 }

@@ -161,13 +161,14 @@ func newService(ctx context.Context, root *os.Root, log *slog.Logger) *service.S
 	arguments := &kernelarguments.Executor{Runner: slow, Programs: programs}
 	can := update.CapabilitiesOf(programs...)
 	can.KernelArguments = can.KernelArguments && arguments.IsUsable(ctx)
+	units := systemd.Manager{Runner: runner}
+	can.LacksKexec, can.LacksSoftReboot = units.Lacks(update.Kexec), units.Lacks(update.SoftReboot)
 	return &service.Service{
 		Root: root, Version: version, Log: log, Capabilities: can,
 		Executors: func(files *hostfiles.Updater) agent.Executors {
 			files.Labels = func(class string, paths []string) ([]string, error) {
 				return selinux.LabelsOf(ctx, runner, root.Name(), class, paths)
 			}
-			units := systemd.Manager{Runner: runner}
 			return agent.Executors{
 				Accounts:        accounts.Executor{Runner: runner},
 				KubeletFlags:    &kubeletflags.Executor{},

@@ -75,8 +75,9 @@ const (
 	FailingUnitsAnnotation = "poolboot.io/failing-units"
 	// AgentAnnotation is the version of the agent.
 	AgentAnnotation = "poolboot.io/agent-version"
-	// UnsupportedAnnotation has the kinds of changes for which the host has no program, separated by spaces:
-	// KernelArguments, OSImage, Extensions. It is absent if there is none.
+	// UnsupportedAnnotation has the kinds of changes for which the host has no program, and the reboot methods that it
+	// lacks, separated by spaces: KernelArguments, OSImage, Extensions, Kexec, SoftReboot. It is absent if there is
+	// none.
 	UnsupportedAnnotation = "poolboot.io/unsupported-changes"
 	// BootAnnotation is the ID of the boot in which the agent runs, as in status.nodeInfo.bootID of the Node, or
 	// AgentStopped. With both, it is known whether the agent runs without a report that is repeated.

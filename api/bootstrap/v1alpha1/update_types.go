@@ -80,12 +80,12 @@ type UpdateStatus struct {
 
 	// unsupportedChanges are the kinds of changes for which the host has no program, as its agent reports:
 	// KernelArguments, OSImage for osImageURL, Extensions for extensions and kernelType. Such a change needs an image
-	// with the program, or another host.
+	// with the program, or another host. Kexec and SoftReboot are reboot methods that the host lacks: it reboots fully.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=3
-	// +kubebuilder:validation:items:Enum=KernelArguments;OSImage;Extensions
+	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:items:Enum=KernelArguments;OSImage;Extensions;Kexec;SoftReboot
 	UnsupportedChanges []string `json:"unsupportedChanges,omitempty"`
 
 	// outdatedDisks are the first disks, RAID arrays, LUKS volumes, file systems and mount units of the configuration

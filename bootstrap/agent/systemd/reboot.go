@@ -44,6 +44,22 @@ func (m Manager) Reboot(ctx context.Context, method update.RebootMethod) error {
 	return err
 }
 
+// Lacks reports whether the host can't reboot by a method, as far as that is known without a try: no program says which
+// kernel boots next, the kernel starts no other one, or systemd knows no soft reboot.
+func (m Manager) Lacks(method update.RebootMethod) bool {
+	read := func(name string) ([]byte, error) { return os.ReadFile(filepath.Join("/", m.Runner.Root, name)) }
+	switch method {
+	case update.Kexec:
+		_, err := read(BootEntryProgram)
+		disabled, kernelErr := read("/proc/sys/kernel/kexec_load_disabled")
+		return err != nil || kernelErr != nil || strings.TrimSpace(string(disabled)) != "0"
+	case update.SoftReboot:
+		_, err := read("/lib/systemd/system/soft-reboot.target")
+		return err != nil
+	}
+	return false
+}
+
 // Started returns the uptime at which systemd began to start the system: another one after each soft reboot.
 func (m Manager) Started(ctx context.Context) (time.Duration, error) {
 	const unit, property = "sysinit.target", "ActiveEnterTimestampMonotonic"

@@ -45,6 +45,8 @@ type difference struct {
 	replaced []string
 	// plan is how a running host changes.
 	plan update.Plan
+	// can is what at least one of the running hosts can do.
+	can update.Capabilities
 	// declared are the changes of the pool's spec. restartsKubelet is true when they change the flags of kubelets.
 	declared        []declaredChange
 	restartsKubelet bool
@@ -277,12 +279,13 @@ func compareCluster(before, after objects, hosts []bootstrapv1.PoolbootConfig) (
 		}
 		worker, _ := pool.OfRole(after.pools, poolv1.RoleWorker) // Render has refused several
 		restarts := existing != nil && restartsKubelet(declared, *existing, p)
-		plan, err := pool.PlanUpdate(&p, worker, from.Spec, to.Spec, restarts, capabilities(p.Spec.PoolRole, hosts))
+		can := capabilities(p.Spec.PoolRole, hosts)
+		plan, err := pool.PlanUpdate(&p, worker, from.Spec, to.Spec, restarts, can)
 		if err != nil {
 			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
 		}
 		differences = append(differences, difference{pool: p, before: from.Name, after: to.Name, isNew: isNew, changes: changes,
-			replaced: listReplaced(from.Origins, to.Origins), plan: plan, declared: declared, restartsKubelet: restarts, to: to.Spec})
+			replaced: listReplaced(from.Origins, to.Origins), plan: plan, can: can, declared: declared, restartsKubelet: restarts, to: to.Spec})
 	}
 	return differences, notes, nil
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
@@ -25,7 +26,7 @@ func (d difference) print(to io.Writer) error {
 	if d.isNew {
 		before = "new, compared with " + before
 	}
-	config, rebootReason := before+" -> "+d.after, d.plan.DescribeReboot()
+	config, rebootReason := before+" -> "+d.after, d.plan.DescribeReboot(update.Rebooting{Method: pool.RebootMethodOf(&d.pool), Can: d.can})
 	isSame := d.before == d.after
 	if isSame {
 		config = d.after + ", unchanged"

@@ -14,15 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+	status "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/rollout"
 )
 
 // gatherer reads what there is about a Machine or a Node, from files or from a cluster.
@@ -169,22 +168,10 @@ func (g *gatherer) planUpdate(ctx context.Context, s *subject) {
 	} else if drift == "" {
 		return
 	}
-	var configs [2]poolv1.MachineConfig
-	for i, name := range []string{runs, of.Status.Configuration.Name} {
-		if err := g.source.Reader.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: name}, &configs[i]); err != nil {
-			s.addUnseen("MachineConfig "+name, err)
-			return
-		}
-	}
-	worker, _ := pool.OfRole(s.pools, poolv1.RoleWorker)
-	isMoved := configs[0].Labels[poolv1.RenderedForLabel] != of.Name
-	can := update.CapabilitiesWithout(s.config.Status.Update.UnsupportedChanges...)
-	plan, err := pool.PlanUpdate(of, worker, configs[0].Spec, configs[1].Spec, isMoved, can, update.ParseDrift(drift)...)
-	if err != nil {
+	predictor := status.RebootPredictor{Reader: g.source.Reader, Pools: s.pools}
+	if s.reboot, err = predictor.Describe(ctx, of, s.config, s.bmh, drift); err != nil {
 		s.addUnseen("effect of the update", err)
-		return
 	}
-	s.reboot = plan.DescribeReboot()
 }
 
 // readPools finds the Cluster of a subject, and reads the pools of that Cluster.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
@@ -27,6 +28,8 @@ var _ = Describe("explain machine of a host of Metal3", func() {
 		metal3Cluster *unstructured.Unstructured
 		node          *corev1.Node
 		infra         string
+		answer        *bootReport
+		others        []client.Object
 	)
 	BeforeEach(func() {
 		bmh = &bmov1alpha1.BareMetalHost{ObjectMeta: meta("rack1-u12"), Spec: bmov1alpha1.BareMetalHostSpec{ConsumerRef: &corev1.ObjectReference{
@@ -41,7 +44,7 @@ var _ = Describe("explain machine of a host of Metal3", func() {
 		metal3Cluster.SetName("m3c")
 		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "infra-x7k2m", Labels: map[string]string{"node-role.kubernetes.io/infra": "", "poolboot.io/pool": "infra",
 			"kubernetes.io/os": "linux", "kubernetes.io/hostname": "infra-x7k2m"}}}
-		infra = clitest.Pool("infra-1", "infra")
+		infra, others = clitest.Pool("infra-1", "infra"), nil
 	})
 	explained := func() []string {
 		GinkgoHelper()
@@ -61,11 +64,11 @@ var _ = Describe("explain machine of a host of Metal3", func() {
 		definition := func(name string) *apiextensionsv1.CustomResourceDefinition {
 			return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name + "." + group, Labels: map[string]string{"cluster.x-k8s.io/v1beta2": "v1beta2"}}}
 		}
-		to := clitest.NewFakeConnection([]string{infra, clitest.Pool("infra-1", "worker")}, machine, config, cluster, metal3Machine, metal3Cluster, bmh,
-			definition("metal3machines"), definition("metal3clusters"))
+		to := clitest.NewFakeConnection([]string{infra, clitest.Pool("infra-1", "worker")}, append(others, machine, config, cluster, metal3Machine, metal3Cluster, bmh,
+			definition("metal3machines"), definition("metal3clusters"))...)
 		to.Own = clitest.NewFakeClientBuilder().WithObjects(node).Build()
 		r := clitest.RunOn(to, New, "explain", "machine", "infra-x7k2m", "-o", "json")
-		answer := &bootReport{}
+		answer = &bootReport{}
 		Expect(json.Unmarshal([]byte(r.Out), answer)).To(Succeed(), r.ErrOut)
 		Expect(answer.Unseen).To(BeEmpty())
 		return answer.Todo
@@ -73,6 +76,19 @@ var _ = Describe("explain machine of a host of Metal3", func() {
 
 	It("requires no action if Metal3 has no trouble", func() {
 		Expect(explained()).To(BeEmpty())
+	})
+
+	It("prints that the reboot for an update applies pending firmware", func() {
+		runs, handedOut := "rendered-infra-"+strings.Repeat("b", 32), "rendered-infra-"+strings.Repeat("a", 32)
+		config.Status.Boot.ServedConfiguration.Name, config.Status.Update.DesiredRevision = runs, strings.Repeat("0", 64)
+		infra += "status: {configuration: {name: " + handedOut + "}}\n---\n" + clitest.Config(runs, "none", clitest.Motd("old")) + "---\n" + clitest.Config(handedOut, "none", clitest.Motd("new"))
+		bmh.Spec.Online, bmh.Status.PoweredOn, bmh.Status.OperationalStatus = true, true, bmov1alpha1.OperationalStatusOK
+		bmh.Status.Provisioning.State = bmov1alpha1.StateProvisioned
+		components := &bmov1alpha1.HostFirmwareComponents{ObjectMeta: meta(bmh.Name)}
+		components.Status.Conditions = []metav1.Condition{{Type: "ChangeDetected", Status: metav1.ConditionTrue}, {Type: "Valid", Status: metav1.ConditionTrue}}
+		others = []client.Object{components, &bmov1alpha1.HostUpdatePolicy{ObjectMeta: meta(bmh.Name), Spec: bmov1alpha1.HostUpdatePolicySpec{FirmwareUpdates: bmov1alpha1.HostUpdatePolicyOnReboot}}}
+		explained()
+		Expect(answer.Reboot).To(Equal("yes: file /etc/motd; by Metal3, which applies pending firmware settings or updates"))
 	})
 
 	It("prints the error of a BareMetalHost, and the Secrets that Metal3 waits for without reporting it", func() {

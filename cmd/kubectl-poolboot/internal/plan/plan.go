@@ -46,6 +46,8 @@ type answer struct {
 	Start   []string `json:"start,omitempty"`
 	Drain   bool     `json:"drain"`
 	Reboot  bool     `json:"reboot"`
+	// RebootBy is how the host reboots, if the rebootMethod of its pool is not Full.
+	RebootBy string `json:"rebootBy,omitempty"`
 	// OutdatedDisks are what the host does not get, because it keeps its disks.
 	OutdatedDisks []string `json:"outdatedDisks,omitempty"`
 }
@@ -124,7 +126,7 @@ func (o *options) run() error {
 	if err != nil {
 		return err
 	}
-	policy, err := o.readPolicy(name)
+	policy, method, err := o.readPolicy(name)
 	if err != nil {
 		return err
 	}
@@ -138,7 +140,8 @@ func (o *options) run() error {
 		}
 	}
 	plan := update.New(before, after, policy, can)
-	a := answer{Possible: plan.IsPossible(), Reasons: []string{}, Changes: []change{}, Stop: plan.Stop, Actions: newActions(plan.Actions), Start: plan.Start, Drain: plan.Drains(), Reboot: plan.Reboots()}
+	a := answer{Possible: plan.IsPossible(), Reasons: []string{}, Changes: []change{}, Stop: plan.Stop, Actions: newActions(plan.Actions), Start: plan.Start, Drain: plan.Drains(), Reboot: plan.Reboots(),
+		RebootBy: plan.DescribeMethod(update.Rebooting{Method: method, Can: can})}
 	for _, of := range plan.Changes {
 		a.Changes = append(a.Changes, change{of.String(), newActions(of.Actions), of.Reason})
 	}
@@ -176,7 +179,12 @@ func (a answer) print(out io.Writer, plan update.Plan) error {
 			text.WriteString(cli.Paragraph("Start:    ", strings.Join(a.Start, ", ")))
 		}
 		text.WriteString(cli.Paragraph("Actions:  ", update.Summary(plan.Actions)))
-		text.WriteString("Drain:    " + yesNo(a.Drain) + "\nReboot:   " + yesNo(a.Reboot) + "\n")
+		text.WriteString("Drain:    " + yesNo(a.Drain) + "\n")
+		reboot := yesNo(a.Reboot)
+		if a.RebootBy != "" {
+			reboot += ", " + a.RebootBy
+		}
+		text.WriteString(cli.Paragraph("Reboot:   ", reboot))
 		if len(a.OutdatedDisks) > 0 {
 			text.WriteString(cli.Paragraph("Disks:    ", "the host keeps its own, and does not get "+strings.Join(a.OutdatedDisks, ", ")))
 		}
@@ -209,17 +217,17 @@ func (o *options) readConfig(flag, file string) (update.Config, string, error) {
 	return config, found[0].Name, nil
 }
 
-// readPolicy returns the policy for hosts with a rendered config.
-func (o *options) readPolicy(config string) (update.Policy, error) {
+// readPolicy returns the policy for hosts with a rendered config, and how they reboot.
+func (o *options) readPolicy(config string) (update.Policy, update.RebootMethod, error) {
 	if o.policy == "" {
-		return update.DefaultPolicy(), nil
+		return update.DefaultPolicy(), update.FullReboot, nil
 	}
-	refuse := func(why string, args ...any) (update.Policy, error) {
-		return update.Policy{}, fmt.Errorf("--policy %s: %w", o.policy, fmt.Errorf(why, args...))
+	refuse := func(why string, args ...any) (update.Policy, update.RebootMethod, error) {
+		return update.Policy{}, update.FullReboot, fmt.Errorf("--policy %s: %w", o.policy, fmt.Errorf(why, args...))
 	}
 	objects, err := o.files.Read(o.policy)
 	if err != nil {
-		return update.Policy{}, fmt.Errorf("--policy: %w", err)
+		return update.Policy{}, update.FullReboot, fmt.Errorf("--policy: %w", err)
 	}
 	pools := slices.DeleteFunc(input.Of[*poolv1.MachineConfigPool](objects), func(p *poolv1.MachineConfigPool) bool { return input.IsOpenShift(p.TypeMeta) })
 	switch configurations := input.Of[*input.MachineConfiguration](objects); {
@@ -233,12 +241,12 @@ func (o *options) readPolicy(config string) (update.Policy, error) {
 			fmt.Fprintln(o.streams.ErrOut, "note:", remark)
 		}
 		if err := objects.Refuse(input.OpenShiftPolicyKind.Kind, configurations[0].Name, errs); err != nil {
-			return update.Policy{}, fmt.Errorf("--policy: %w", err)
+			return update.Policy{}, update.FullReboot, fmt.Errorf("--policy: %w", err)
 		}
 		result := pool.NewUpdatePolicy(policy)
 		disks, _ := input.DiskPolicy(configurations[0])
 		result.KeepsDisks = disks == poolv1.DiskNewHostsOnly
-		return result, nil
+		return result, update.FullReboot, nil
 	}
 	p, err := choosePool(pools, config)
 	if err != nil {
@@ -251,7 +259,7 @@ func (o *options) readPolicy(config string) (update.Policy, error) {
 	case worker == nil:
 		fmt.Fprintf(o.streams.ErrOut, "note: --policy %s: it does not contain the pool worker, from which the pool %s inherits policies\n", o.policy, p.Name)
 	}
-	return pool.UpdatePolicyOf(p, worker), nil
+	return pool.UpdatePolicyOf(p, worker), pool.RebootMethodOf(p), nil
 }
 
 // choosePool returns the pool that a config was rendered for, by the name of the config: it has the name of the pool

@@ -56,6 +56,14 @@ var _ = Describe("plan", func() {
 			"reasons":["fips: it changes, and a host applies it only when it is installed: replace the Machine, or restore the entry"]}`))
 	})
 
+	It("prints by which method the host reboots, and why not by that of the pool", func() {
+		policy := clitest.WriteFile("policy.yaml", strings.Replace(clitest.Pool("edge", "infra"), "spec:\n", "spec:\n  updates: {rebootMethod: SoftReboot}\n", 1), clitest.Pool("edge", "worker"))
+		Expect(clitest.ExpectSuccess(planning("{}", newFile("mode: 0644"), "--policy", policy))).To(ContainSubstring("Reboot:   yes, by SoftReboot\n"))
+		Expect(clitest.ExpectSuccess(planning("{}", "{kernelArguments: [a]}", "--policy", policy))).To(ContainSubstring("Reboot:   yes, by Full instead of SoftReboot: kernel arguments change\n"))
+		Expect(clitest.ExpectSuccess(planning("{}", newFile("mode: 0644"), "--policy", policy, "-o", "json"))).To(ContainSubstring(`"rebootBy": "by SoftReboot"`))
+		Expect(clitest.ExpectSuccess(planning("{}", "{}", "--policy", policy))).To(ContainSubstring("Reboot:   no\n"))
+	})
+
 	It("reads what kubectl poolboot render prints", func() {
 		printed := func(arguments, source string) string {
 			return `{"name":"` + oldName + `","ignition":{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"` + source + `"}}]}},"kernelArguments":[` + arguments +

@@ -36,6 +36,9 @@ type HostStatus struct {
 	// Current is the rendered config that the host runs, and Desired the one that its pool hands out.
 	Current string `json:"current"`
 	Desired string `json:"desired"`
+	// Reboot is whether the host reboots for its next update, how, and because of what. It is empty if that is not
+	// known, and once the update has begun.
+	Reboot string `json:"reboot,omitempty"`
 	// Agent is the version of the agent that the host runs, or "" without one.
 	Agent string `json:"agent"`
 
@@ -200,6 +203,9 @@ func (o *statusOptions) hostRows(hosts []HostStatus) []cli.Row {
 			since = duration.HumanDuration(time.Since(h.Since))
 		}
 		message := h.Message
+		if strings.HasPrefix(h.Reboot, "yes") {
+			message += ". Reboot: " + h.Reboot
+		}
 		if h.Host == "" && h.Node == "" {
 			message = "PoolbootConfig " + h.PoolbootConfig + ": " + message
 		}

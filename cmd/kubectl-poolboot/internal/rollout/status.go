@@ -112,6 +112,9 @@ func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *pool
 		return err
 	}
 	s, joining := statesOf(p, configs.Items)
+	if err := predictReboots(ctx, cluster, p, configs.Items, s.hosts); err != nil {
+		fmt.Fprintln(o.streams.ErrOut, "note: not all reboots are predicted:", err)
+	}
 	shown := slices.Insert(s.hosts, len(s.hosts), joining.hosts...)
 	failure, held := cmp.Or(s.failure(), joining.failure()), s.held()
 	if len(shown) > 0 || !o.output.IsText() {
