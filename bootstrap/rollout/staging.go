@@ -11,7 +11,7 @@ import (
 )
 
 // StagingPatience is how long a host may take to download what its next update needs, or to report why it can't, before
-// others do not wait for that any more.
+// it makes room for another host.
 const StagingPatience = time.Hour
 
 // HasStaged reports whether the host has everything that an update to a revision needs, or has an agent that says
@@ -46,43 +46,46 @@ func StagingOf(staging []poolv1.StagingHost, host string) *poolv1.StagingHost {
 	return nil
 }
 
+// StagingLeft returns how long a host may still hold a place to stage what an entry says. It is negative for a host
+// that holds none any more.
+func StagingLeft(entry *poolv1.StagingHost, now time.Time) time.Duration {
+	return StagingPatience - now.Sub(entry.StartTime.Time)
+}
+
 // Stage returns the hosts of a pool that stage their targets: those that have begun and have not answered, and the next
 // ones in the order of the rollout, up to a limit. A host that has reported why it can't tries again by itself, and
-// makes room for another one. So does a host that has not answered for too long, which is chosen without having staged.
-// It returns in which time that is so for another host, 0 if for none.
+// makes room for another one. So does a host that has not answered for too long. Neither is chosen before it has
+// staged, and neither gets more time for the same target. It returns in which time another host has none left, 0 if
+// none has.
 func Stage(known []poolv1.StagingHost, hosts []Candidate, limit int, now time.Time) (staging []poolv1.StagingHost, again time.Duration) {
 	entryOf := make(map[string]*poolv1.StagingHost, len(known))
 	for i := range known {
 		entryOf[known[i].Host] = &known[i]
 	}
 	var waiting []*Candidate
+	var placeless []poolv1.StagingHost
 	for i := range hosts {
 		h := &hosts[i]
 		entry := entryOf[h.Name]
+		isKnown := entry != nil && entry.Revision == h.Target && entry.StartTime != nil && !entry.StartTime.After(now.Add(MaxSkew))
 		switch {
-		case !h.IsStaging, h.IsStagingFailed:
-		case entry == nil || entry.Revision != h.Target || entry.StartTime == nil || entry.StartTime.After(now.Add(MaxSkew)):
-			waiting = append(waiting, h)
-		default:
+		case !h.IsStaging:
+		case isKnown && (h.IsStagingFailed || StagingLeft(entry, now) <= 0):
+			placeless = append(placeless, *entry)
+		case isKnown:
 			staging = append(staging, *entry)
-			left := StagingPatience - now.Sub(entry.StartTime.Time)
-			if left <= 0 {
-				h.IsStaging = false
-				continue
-			}
-			limit--
-			if again == 0 || left < again {
-				again = left
-			}
+			again = min(cmp.Or(again, StagingPatience), StagingLeft(entry, now))
+		case !h.IsStagingFailed:
+			waiting = append(waiting, h)
 		}
 	}
 	slices.SortFunc(waiting, inOrder)
-	for _, h := range waiting[:min(len(waiting), max(limit, 0))] {
+	for _, h := range waiting[:min(len(waiting), max(limit-len(staging), 0))] {
 		staging = append(staging, poolv1.StagingHost{Host: h.Name, Revision: h.Target, StartTime: &metav1.Time{Time: now}})
-		if again == 0 {
-			again = StagingPatience
-		}
+		again = cmp.Or(again, StagingPatience)
 	}
+	staging = append(staging, placeless...)
+	staging = staging[:min(len(staging), MaxSlots)]
 	slices.SortFunc(staging, func(a, b poolv1.StagingHost) int { return cmp.Compare(a.Host, b.Host) })
-	return staging[:min(len(staging), MaxSlots)], again
+	return staging, again
 }

@@ -314,7 +314,7 @@ const (
 	// The config server does not accept the certificate of the kubelet: docs/updates.md#when-an-update-stops.
 	CertificateNotAcceptedReason = "CertificateNotAccepted"
 	// An API server refuses a request that the update of the running host needs, or fails to answer it for a minute,
-	// or a download fails. The message has the error.
+	// or a download fails or does not end. The message has the error.
 	UpdateFailingReason = "UpdateFailing"
 	// The kubelet of the running host does not stay up, or a unit of its configuration failed or does not exist. The
 	// message has the command that shows its log on the host.

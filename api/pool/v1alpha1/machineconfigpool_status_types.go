@@ -145,8 +145,8 @@ type MachineConfigPoolStatus struct {
 	SlotsOpenTime *metav1.Time `json:"slotsOpenTime,omitempty"`
 
 	// staging are the hosts that download what their next update needs, at most spec.updates.staging.maxHosts, and
-	// those that have not answered for an hour. A host gets a slot when it has everything, or has not answered for
-	// so long.
+	// those that have failed or have not answered for an hour, and try again without a place. A host gets a slot when
+	// it has everything.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5000

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util"
 
@@ -64,6 +65,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		return newUpdated(metav1.ConditionFalse, reason, format, args...)
 	}
 	isLate, _ := h.answer(o.now)
+	isStagingLate, _ := h.staging(o)
 	switch {
 	case h.Node == nil:
 		return unknown(bootstrapv1.NodeMissingReason, "Node %s does not exist: see the condition %s", h.Config.Status.NodeRef.Name, bootstrapv1.NodeInPoolCondition)
@@ -120,6 +122,9 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	case o.revision != h.Desired() && h.WhyNotStaged(o.revision) != "":
 		return isNot(bootstrapv1.UpdateFailingReason, "Node %s runs %s, and its host cannot stage the update to %s, which it retries. Until then, it takes no place of spec.maxUnavailable: %s. "+
 			"Correct the configuration, the host, or what the host downloads from", h.Node.Name, runs, o.in.pool.Status.Configuration.Name, h.withOrigins(h.WhyNotStaged(o.revision)))
+	case isStagingLate:
+		return isNot(bootstrapv1.UpdateFailingReason, "Node %s runs %s, and its agent has not said for %s whether the update to %s is on the host. Until it says so, the host takes no place of "+
+			"spec.maxUnavailable. Check poolboot-agent.service and its journal on the host", h.Node.Name, runs, duration.HumanDuration(rollout.StagingPatience), o.in.pool.Status.Configuration.Name)
 	case o.revision != h.Desired() && hold != "":
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, runs, hold)
 	case o.revision != h.Desired():

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -74,6 +75,17 @@ func (r *Updates) storeUnlessStored(ctx context.Context, h *host, t target) erro
 		return err
 	}
 	return r.store(ctx, h.Config, t)
+}
+
+// staging returns whether a host that is to stage what it runs next has said nothing about that for too long, and
+// otherwise when that will be so, 0 if it never is.
+func (h *host) staging(o outcome) (isLate bool, left time.Duration) {
+	entry := rollout.StagingOf(o.in.pool.Status.Staging, h.Name())
+	if entry == nil || entry.Revision != o.revision || entry.Revision == h.Desired() || entry.StartTime == nil || h.Report.Staging == o.revision {
+		return false, 0
+	}
+	left = rollout.StagingLeft(entry, o.now)
+	return left <= 0, max(left, 0)
 }
 
 // countStaged returns how many hosts without a slot have staged what they run next.

@@ -95,13 +95,41 @@ var _ = Describe("Staging", func() {
 		Expect(w.told(ctx)).To(Equal([]int{0, 2}))
 	})
 
-	It("that is not answered does not hold others, and not its host for ever", func(ctx SpecContext) {
-		begin(ctx, 2, 1)
+	It("that never ends holds no others for ever, and its host keeps what it runs, is reported, and is updated once it has staged", func(ctx SpecContext) {
+		begin(ctx, 3, 1)
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.MaxUnavailable = nil })
 		Expect(next(ctx, 1)).To(BeEmpty())
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateWaitingReason))
 		now = now.Add(rollout.StagingPatience)
 		w.settle(ctx)
+		for i := 1; i < 3; i++ {
+			Expect(next(ctx, i)).To(Equal(second(i)))
+			reports(ctx, i, second(i))
+			w.settle(ctx)
+			Expect(w.told(ctx)).To(Equal([]int{i}), "the place of spec.maxUnavailable is theirs, too")
+			w.complete(ctx, i)
+			w.settle(ctx)
+		}
+		Expect(w.told(ctx)).To(BeEmpty())
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateFailingReason), HaveField("Message", And(
+			ContainSubstring("has not said for 60m whether the update to rendered-worker-2 is on the host"), ContainSubstring("takes no place of spec.maxUnavailable")))))
+		Expect(w.config(ctx, 0).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-1"))
+		reports(ctx, 0, second(0))
+		w.settle(ctx)
 		Expect(w.told(ctx)).To(Equal([]int{0}))
+	})
+
+	It("gives a host that fails and goes on again and again no more time than another one", func(ctx SpecContext) {
+		begin(ctx, 3, 1)
+		now = now.Add(rollout.StagingPatience / 2)
+		reports(ctx, 0, second(0)+" it can't")
+		w.settle(ctx)
 		Expect(next(ctx, 1)).To(Equal(second(1)))
+		reports(ctx, 0, revisionOf(0, "rendered-worker-1"))
+		now = now.Add(rollout.StagingPatience / 2)
+		reports(ctx, 1, second(1))
+		w.settle(ctx)
+		Expect(next(ctx, 2)).To(Equal(second(2)))
 	})
 
 	It("is replaced if the pool renders something else, and ends if it returns to what the host has", func(ctx SpecContext) {

@@ -168,8 +168,8 @@ func statesOf(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig)
 type summary struct {
 	pool  *poolv1.MachineConfigPool
 	hosts []HostStatus
-	// running hosts run what the pool hands out. updated ones are complete, too.
-	running, updated int
+	// running hosts run what the pool hands out. updated ones are complete, too. staging ones download it.
+	running, updated, staging int
 	// joining hosts have not joined yet, and are not among hosts.
 	joining int
 }
@@ -183,14 +183,17 @@ func newSummary(p *poolv1.MachineConfigPool, hosts []HostStatus) summary {
 		if h.IsUpdated {
 			s.updated++
 		}
+		if h.State == staging {
+			s.staging++
+		}
 	}
 	return s
 }
 
 func (s summary) String() string {
 	text := fmt.Sprintf("%s: %d of %d hosts run %s", describe(s.pool), s.running, len(s.hosts)+s.joining, s.pool.Status.Configuration.Name)
-	if staging, staged := len(s.pool.Status.Staging), s.pool.Status.StagedHostCount; staging > 0 || staged > 0 {
-		text += fmt.Sprintf("; %d stage their update, %d have staged it", staging, staged)
+	if s.staging > 0 || s.pool.Status.StagedHostCount > 0 {
+		text += fmt.Sprintf("; %d stage their update, %d have staged it", s.staging, s.pool.Status.StagedHostCount)
 	}
 	switch {
 	case !s.pool.Status.Configuration.IsDefined():
