@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
@@ -89,6 +90,53 @@ var _ = Describe("A running host whose pool has other disks for new hosts only",
 			withUnit("storage: {filesystems: [{device: /dev/a, format: xfs, path: /srv}]}", "srv.mount", "[Mount]\\nWhat=/dev/a"),
 			withUnit("storage: {filesystems: [{device: /dev/b, format: xfs, path: /srv}]}", "srv.mount", "[Mount]\\nWhat=/dev/b"), "filesystem /dev/a", "filesystem /dev/b", "unit srv.mount"),
 	)
+
+	// Lines end with | here.
+	withFile := func(storage, name, contents string) string {
+		return strings.TrimSuffix(storage, "}") + fmt.Sprintf(`, files: [{path: %s, mode: 420, contents: {source: %q}}]}`, name, "data:,"+strings.NewReplacer(" ", "%20", "|", "%0A", `\`, "%5C", "#", "%23", `"`, "%22", "[", "%5B", "]", "%5D").Replace(contents))
+	}
+	contentsAfter := func(before, after, name string) (contents []string) {
+		GinkgoHelper()
+		contents = []string{}
+		kept, _ := parse(spec(withIgnition(after))).KeepDisks(parse(spec(withIgnition(before))))
+		for _, file := range kept.Ignition.Storage.Files {
+			if file.Path == name {
+				text, err := hosttree.Decode(file.Contents, nil)
+				Expect(err).NotTo(HaveOccurred())
+				contents = append(contents, strings.ReplaceAll(string(text), "\n", "|"))
+			}
+		}
+		return contents
+	}
+	const none = "storage: {filesystems: []}"
+
+	DescribeTable("keeps the lines of its own devices in a table of mounts: one without its device would take it to emergency mode", func(before, after, name string, want ...string) {
+		Expect(contentsAfter(before, after, name)).To(Equal(want))
+		Expect(named(keep(before, after).Outdated)).To(ContainElement("file " + name))
+	},
+		Entry("and gets other lines", withFile(none, "/etc/fstab", "/dev/a / xfs|"), withFile(data, "/etc/fstab", "/dev/a / xfs|/dev/md/data /var/lib/data xfs|nfs:/x /x nfs|"), "/etc/fstab", "/dev/a / xfs|nfs:/x /x nfs|"),
+		Entry("found by the path", none, withFile(data, "/etc/fstab", "/dev/a / xfs|LABEL=x /var/lib/data/ xfs|"), "/etc/fstab", "/dev/a / xfs|"),
+		Entry("found by the label, in quotes", none, withFile("storage: {filesystems: [{device: /dev/b, format: xfs, label: b}]}", "/etc/fstab", `/dev/a / xfs|LABEL="b" /b xfs|`), "/etc/fstab", "/dev/a / xfs|"),
+		Entry("found by the label of a partition without a file system", none, withFile("storage: {disks: [{device: /dev/sdb, partitions: [{label: b, number: 1}]}]}", "/etc/fstab", "/dev/a / xfs|PARTLABEL=b /b xfs|"), "/etc/fstab", "/dev/a / xfs|"),
+		Entry("bound from a file system that it does not have", none, withFile(data, "/etc/fstab", "/dev/a / xfs|/var/lib/data/x /x none bind|"), "/etc/fstab", "/dev/a / xfs|"),
+		Entry("with its own line", withFile(data, "/etc/fstab", "/dev/md/data /var/lib/data xfs|"), withFile("storage: {filesystems: [{device: /dev/b, format: xfs, path: /var/lib/data}]}", "/etc/fstab", "#|/dev/b /var/lib/data xfs|"),
+			"/etc/fstab", "#|/dev/md/data /var/lib/data xfs|"),
+		Entry("that the configuration has no longer", withFile(data, "/etc/fstab", "/dev/md/data /var/lib/data xfs|"), none, "/etc/fstab", "/dev/md/data /var/lib/data xfs|"),
+		Entry("without a table of its own, it keeps that of its image", none, withFile(data, "/etc/fstab", "/dev/md/data /var/lib/data xfs|"), "/etc/fstab"),
+		Entry("of volumes", none, withFile(`storage: {luks: [{name: data, device: /dev/b}]}`, "/etc/crypttab", "a /dev/a key|data UUID=1 key|"), "/etc/crypttab", "a /dev/a key|"),
+		Entry("of volumes, by the device", none, withFile(`storage: {luks: [{name: data, device: /dev/b}]}`, "/etc/crypttab", "a /dev/a key|b /dev/b key|"), "/etc/crypttab", "a /dev/a key|"),
+		Entry("in a file of a unit", none, withFile(data, "/etc/systemd/system/srv.mount", "[Mount]|What=/dev/md/data|"), "/etc/systemd/system/srv.mount"),
+	)
+
+	It("keeps its table if the new one is at a URL, and gets one that is not about devices that differ", func() {
+		before := withFile(none, "/etc/fstab", "/dev/a / xfs|")
+		remote := strings.TrimSuffix(data, "}") + `, files: [{path: /etc/fstab, mode: 420, contents: {source: "https://example.com/fstab"}}]}`
+		Expect(contentsAfter(before, remote, "/etc/fstab")).To(Equal([]string{"/dev/a / xfs|"}))
+		for name, contents := range map[string]string{"/etc/fstab": "/dev/a / xfs|# /dev/md/data|nfs:/x /x nfs", "/etc/other": "/dev/md/data /var/lib/data xfs|"} {
+			Expect(contentsAfter(before, withFile(data, name, contents), name)).To(Equal([]string{contents}))
+			Expect(named(keep(before, withFile(data, name, contents)).Outdated)).To(Equal([]string{"filesystem /dev/md/data"}))
+		}
+	})
 
 	It("gets mount units of file systems that it has, and other units", func() {
 		before := strings.TrimSuffix(data, "]}") + `, {device: /dev/b, format: xfs, path: /srv}]}`

@@ -88,9 +88,9 @@ type UpdateStatus struct {
 	// +kubebuilder:validation:items:Enum=KernelArguments;OSImage;Extensions;Kexec;SoftReboot
 	UnsupportedChanges []string `json:"unsupportedChanges,omitempty"`
 
-	// outdatedDisks are the first disks, RAID arrays, LUKS volumes, file systems and mount units of the configuration
-	// that the host does not have, as its agent reports: it keeps those with which it was installed, because the
-	// diskPolicy of its pool is NewHostsOnly. Each entry has a kind, and a device or name, such as
+	// outdatedDisks are the first disks, RAID arrays, LUKS volumes, file systems, mount units and tables of mounts of
+	// the configuration that the host does not have, as its agent reports: it keeps those with which it was installed,
+	// because the diskPolicy of its pool is NewHostsOnly. Each entry has a kind, and a device or name, such as
 	// filesystem /dev/md/data; without a name, the order of the entries differs. A host that is installed again has
 	// them.
 	// +optional

@@ -72,9 +72,9 @@ type UpdateSettings struct {
 	// diskPolicy is what a running host does when storage.disks, storage.raid, storage.luks or storage.filesystems of
 	// the configuration differ from what it was installed with. A running host never partitions, formats or erases a
 	// disk. Refuse means that it cannot change to the configuration, and must be replaced. NewHostsOnly means that it
-	// keeps its disks, and the mount units of the file systems that differ, and gets everything else of the
-	// configuration; status.update.outdatedDisks of its PoolbootConfig has what it does not get. A pool other than
-	// worker inherits the worker pool's value. Defaults to Refuse.
+	// keeps its disks, and the mount units and lines of /etc/fstab and /etc/crypttab about what differs, and gets
+	// everything else of the configuration; status.update.outdatedDisks of its PoolbootConfig has what it does not get.
+	// A pool other than worker inherits the worker pool's value. Defaults to Refuse.
 	// +optional
 	DiskPolicy DiskPolicy `json:"diskPolicy,omitempty"`
 
