@@ -5,7 +5,10 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/core/webhooks/admission"
+	"sigs.k8s.io/cluster-api/feature"
 
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
@@ -93,6 +96,16 @@ var _ = Describe("The registration of a Node whose Machine has taints", func() {
 		in.Machine.Spec.Taints = []clusterv1.MachineTaint{{Key: "poolboot.io/unassigned", Effect: corev1.TaintEffectNoSchedule, Propagation: clusterv1.MachineTaintPropagationAlways}}
 		_, err := registration.Register(*in)
 		Expect(err).To(MatchError("Machine metal/infra-x7k2p spec.taints: Poolboot adds and removes the taint poolboot.io/unassigned: leave it out"))
+	})
+
+	It("has none without the feature gate of Cluster API: there, no Machine can have taints that nobody would remove from the Node", func(ctx SpecContext) {
+		ofMachine("db", clusterv1.MachineTaintPropagationOnInitialization)
+		in.Machine.Spec.Bootstrap.DataSecretName = ptr.To("infra-x7k2p")
+		Expect(feature.Gates.Enabled(feature.MachineTaintPropagation)).To(BeFalse())
+		_, err := (&admission.Machine{}).ValidateCreate(ctx, in.Machine)
+		Expect(err).To(MatchError(ContainSubstring("spec.taints: Forbidden")))
+		in.Machine.Spec.Taints = nil
+		Expect((&admission.Machine{}).ValidateCreate(ctx, in.Machine)).Error().NotTo(HaveOccurred())
 	})
 
 	It("leaves taints that Cluster API keeps to Cluster API, and adds the pool's when Cluster API has removed its own", func() {

@@ -142,6 +142,21 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(answer.Taints).To(ContainElement(nodeProperty{Text: "example.com/burn-in:NoSchedule", From: []string{"Machine spec.taints"}, State: StatePresent}))
 	})
 
+	It("print that nobody removes the taint of a Machine while Cluster API runs without the feature gate for it", func() {
+		machine.Spec.Taints = []clusterv1.MachineTaint{{Key: "example.com/db", Effect: corev1.TaintEffectNoSchedule, Propagation: clusterv1.MachineTaintPropagationAlways}}
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "example.com/db", Effect: corev1.TaintEffectNoSchedule})
+		todo := func() []string {
+			answer, _ := asked(true, "machine", "infra-x7k2m", "-o", "json")
+			return answer.Todo
+		}
+		Expect(todo()).To(BeEmpty(), "Cluster API has not seen the Node yet")
+		node.Annotations[clusterv1.LabelsFromMachineAnnotation] = ""
+		Expect(todo()).To(ConsistOf("start Cluster API with --feature-gates=MachineTaintPropagation=true, or remove the taint example.com/db:NoSchedule from the Machine and with " +
+			"kubectl taint node infra-x7k2m example.com/db:NoSchedule-: without the feature gate, Cluster API does not remove it from the Node"))
+		node.Annotations[clusterv1.TaintsFromMachineAnnotation] = "example.com/db:NoSchedule"
+		Expect(todo()).To(BeEmpty())
+	})
+
 	DescribeTable("print the configs of the host and its pool, and what to do when they differ",
 		func(runs string, code int, todo ...string) {
 			config.Status.Boot.ServedConfiguration.Name = runs

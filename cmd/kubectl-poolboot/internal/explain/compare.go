@@ -249,6 +249,9 @@ func (b *bootReport) compareTaints(s *subject, node *corev1.Node, expected *regi
 		case node.Spec.Taints[at].Value != taint.Value:
 			shown.State, shown.Value = StateDiffers, node.Spec.Taints[at].Value
 			b.addTask(fmt.Sprintf("kubectl taint node %s %s --overwrite, or change %s: the Node has the value %q, which Poolboot does not overwrite", node.Name, shown.Text, shown.From[0], shown.Value))
+		case slices.Contains(shown.From, registration.MachineTaintsSource) && !keepsMachineTaints(node):
+			b.addTask(fmt.Sprintf("start Cluster API with --feature-gates=MachineTaintPropagation=true, or remove the taint %s from the Machine and with kubectl taint node %s %[1]s-: without the feature gate, "+
+				"Cluster API does not remove it from the Node", shown.Text, node.Name))
 		case passing && b.Stage == record.StageReady:
 			b.addTask(fmt.Sprintf("read the log of %s: the Node is Ready and still has the taint %s", taintOwner(taint.Key), shown.Text))
 		}
@@ -261,6 +264,12 @@ func (b *bootReport) compareTaints(s *subject, node *corev1.Node, expected *regi
 			b.Taints = append(b.Taints, nodeProperty{Text: taint.ToString(), From: []string{from}, State: StatePresent})
 		}
 	}
+}
+
+// keepsMachineTaints reports whether Cluster API keeps the taints of the Machine on a Node, or has not seen it yet: it
+// notes which ones, also if there are none, together with its labels.
+func keepsMachineTaints(node *corev1.Node) bool {
+	return metav1.HasAnnotation(node.ObjectMeta, clusterv1.TaintsFromMachineAnnotation) || !metav1.HasAnnotation(node.ObjectMeta, clusterv1.LabelsFromMachineAnnotation)
 }
 
 // taintOwner returns the program that sets taints with a key. The API server records only one owner of all taints.
