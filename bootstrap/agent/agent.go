@@ -112,8 +112,9 @@ type Agent struct {
 	repairs int
 	// retriedAt is when what is left over was tried again last, 0 if it was not since the agent started.
 	retriedAt time.Duration
-	// staging is the last try to stage the next update.
-	staging stagingTry
+	// staging is the last try to stage the next update. meanwhile is the time between two reports during it.
+	staging   stagingTry
+	meanwhile time.Duration
 	// carrying is what can be interrupted by another revision.
 	carrying carrying
 	// unread counts the tries of an undo that could not read what it undoes.
@@ -134,7 +135,7 @@ func New(options Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{Options: options, store: directory, isDue: true}
+	a := &Agent{Options: options, store: directory, isDue: true, meanwhile: meanwhileInterval}
 	if a.journal, err = directory.readJournal(); err != nil {
 		return nil, err
 	}

@@ -292,6 +292,9 @@ func (f fakeCluster) Annotate(_ context.Context, annotations map[string]*string)
 			f.w.node.Annotations[name] = *value
 		}
 	}
+	if f.w.annotated != nil {
+		f.w.annotated()
+	}
 	state := f.w.node.Annotations[agentv1.StateAnnotation]
 	if undone := f.w.node.Annotations[agentv1.UndoingAnnotation]; undone != "" && undone == f.w.node.Annotations[agentv1.TargetAnnotation] {
 		state += " (undo)"

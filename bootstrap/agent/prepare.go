@@ -47,7 +47,13 @@ func (a *Agent) evaluate(ctx context.Context, node Node, desired string) (accept
 	}
 	work, done := a.carrying.beginStaging(ctx, node)
 	defer done()
-	switch err := a.stage(work, u); { // nothing is downloaded after the Node is cordoned
+	staged := a.report.staging
+	a.report.staging = desired + " " + agentv1.StagingDownloads
+	stop := a.reportMeanwhile(ctx, node)
+	err = a.stage(work, u) // nothing is downloaded after the Node is cordoned
+	stop()
+	a.report.staging = staged
+	switch {
 	case work.Err() != nil && ctx.Err() == nil: // the host should have another revision now
 		return true, nil
 	case err != nil:

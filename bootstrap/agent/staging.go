@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
@@ -54,7 +55,10 @@ func (a *Agent) stageNext(ctx context.Context, node Node, wait time.Duration) (t
 	_ = a.publish(ctx, node) // what the host is now does not wait for downloads
 	work, done := a.carrying.beginStaging(ctx, node)
 	defer done()
-	switch err := a.stageRevision(work, next); {
+	stop := a.reportMeanwhile(ctx, node)
+	err := a.stageRevision(work, next)
+	stop()
+	switch {
 	case ctx.Err() != nil:
 		return now, ctx.Err()
 	case work.Err() != nil: // the host should do something else now
@@ -68,6 +72,33 @@ func (a *Agent) stageNext(ctx context.Context, node Node, wait time.Duration) (t
 	}
 	a.report.staging = next
 	return wait, nil
+}
+
+// meanwhileInterval is the time between two reports of a host that downloads.
+const meanwhileInterval = 5 * time.Second
+
+// reportMeanwhile looks at the units of the host, and reports what changes, until stop is called: the caller downloads,
+// which can take an hour. It must not change what is reported meanwhile.
+func (a *Agent) reportMeanwhile(ctx context.Context, node Node) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
+		ticks := time.NewTicker(a.meanwhile)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticks.C:
+			}
+			a.lookAtUnits(ctx)
+			_ = a.publish(ctx, a.carrying.newest(node)) // it is tried again
+		}
+	})
+	return func() {
+		cancel()
+		reporting.Wait()
+	}
 }
 
 // stageRevision stages the update to a revision. What the host refuses, it refuses when it should have the revision.

@@ -5,7 +5,9 @@ import (
 	"crypto/sha512"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -210,9 +212,45 @@ var _ = Describe("Staging", func() {
 		Expect(w.steps).To(ContainElement("after pull registry.example/a:1"))
 	})
 
-	It("ends as soon as the host should have another revision", func() {
+	DescribeTable("that takes long is no silence: a Node that registers again gets the report of its host", func(isTold bool) {
+		w := begin()
+		w.meanwhile = time.Millisecond
+		second := next(w, w.assign("rendered-b", withFiles(), prefetch("registry.example/a:1")))
+		want := w.node.Annotations[agentv1.DesiredAnnotation]
+		if isTold {
+			delete(w.node.Annotations, agentv1.NextAnnotation)
+			w.node.Annotations[agentv1.DesiredAnnotation] = second
+			want = second + " " + agentv1.StagingDownloads
+		}
+		w.during = map[string]func(context.Context) error{"pull registry.example/a:1": func(ctx context.Context) error {
+			reported := make(chan map[string]string, 10)
+			w.annotated = func() { // by the reports meanwhile
+				w.agent.See(w.seen())
+				reported <- w.seen().Annotations
+			}
+			registered := w.seen()
+			maps.DeleteFunc(registered.Annotations, func(name, _ string) bool { return slices.Contains(agentv1.Reports, name) })
+			w.node.Annotations = maps.Clone(registered.Annotations)
+			w.agent.See(registered)
+			var got map[string]string
+			Eventually(reported).Should(Receive(&got))
+			Expect(got).To(And(HaveKeyWithValue(agentv1.StagingAnnotation, want), HaveKey(agentv1.CurrentAnnotation)))
+			Expect(ctx.Err()).NotTo(HaveOccurred())
+			return nil
+		}}
+		Expect(w.run()).To(Succeed())
+		Expect(w.annotated).NotTo(BeNil(), "the image was pulled")
+	},
+		Entry("that waits", false),
+		Entry("that was told to change", true),
+	)
+
+	DescribeTable("ends as soon as the host should have another revision", func(isTold bool) {
 		w := begin()
 		second := next(w, w.assign("rendered-b", withFiles(), prefetch("registry.example/a:1")))
+		if isTold {
+			w.node.Annotations[agentv1.DesiredAnnotation] = second
+		}
 		third := w.put(w.assign("rendered-c", withURL("/etc/drain/f", sum)))
 		isStopped := false
 		w.during = map[string]func(context.Context) error{"pull registry.example/a:1": func(ctx context.Context) error {
@@ -226,5 +264,5 @@ var _ = Describe("Staging", func() {
 		Expect(isStopped).To(BeTrue())
 		Expect(w.state()).To(Equal("Done " + third))
 		Expect(strings.Contains(staging(w), second)).To(BeFalse())
-	})
+	}, Entry("of a host that waits", false), Entry("of a host that was told to change", true))
 })

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -98,6 +99,9 @@ type world struct {
 	fails     map[string]error                       // by call
 	failsOnce map[string]error                       // by call
 	during    map[string]func(context.Context) error // by call
+	// annotated is called after each report. meanwhile is the time between two reports during a download.
+	annotated func()
+	meanwhile time.Duration
 	left      []hostfiles.LeftOver
 	refusals  map[string]string // by executor
 	program   *fakeProgram
@@ -242,6 +246,7 @@ func (w *world) begin() (a *Agent, stop func()) {
 		stop()
 		Expect(err).NotTo(HaveOccurred())
 	}
+	a.meanwhile = cmp.Or(w.meanwhile, a.meanwhile)
 	a.store.before = w.step
 	a.store.disk.Stat = func(directory string) (free, total int64, err error) {
 		if full := w.full.Load(); full != 0 {

@@ -59,7 +59,8 @@ const (
 	UndoingAnnotation = "poolboot.io/undoing-revision"
 	// StagingAnnotation is the last revision for which the host has everything that the update to it needs. If what
 	// NextAnnotation names can't be staged, it is that revision, a space and why, for people, in at most MaxReason
-	// bytes.
+	// bytes. While a host that was told to change downloads what that needs, it is the revision, a space and
+	// StagingDownloads.
 	StagingAnnotation = "poolboot.io/staging"
 	// DriftAnnotation lists what differs from the configuration, for people, in at most MaxReason bytes: paths and
 	// kinds of differences, never contents. It is absent if nothing differs.
@@ -101,6 +102,9 @@ const CertificateNotAccepted = "the config server does not accept the certificat
 // FullRebootInsteadOf begins the end of ReasonAnnotation that says why a host reboots fully although its pool prefers
 // another method.
 const FullRebootInsteadOf = "a full reboot instead of "
+
+// StagingDownloads is the text in StagingAnnotation of a host that downloads what it was told to change to.
+const StagingDownloads = "the host downloads what it needs"
 
 // UnitMissing is in the text about a unit of FailingUnitsAnnotation that does not exist on the host: it has no log.
 const UnitMissing = "does not exist on the host"

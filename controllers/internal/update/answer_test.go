@@ -13,6 +13,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
 var _ = Describe("A host whose agent does not run while its kubelet does", func() {
@@ -189,6 +190,26 @@ var _ = Describe("A host that was told something and whose agent does not answer
 		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDoneReason))
 		Expect(w.config(ctx, 0).Status.Update.RunningRevision).To(Equal(revisionOf(0, "rendered-worker-2")))
 		Expect(w.told(ctx)).To(Equal([]int{1}), "the rollout goes on")
+	})
+
+	It("has more time while its agent says that it downloads what the host needs, and not for ever", func(ctx SpecContext) {
+		w := newWorld(1)
+		now := time.Now().Truncate(time.Second)
+		w.reconciler.clock = func() time.Time { return now }
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.changeNode(ctx, 0, func(node *corev1.Node) {
+			node.Annotations[agentv1.StagingAnnotation] = revisionOf(0, "rendered-worker-2") + " " + agentv1.StagingDownloads
+		})
+		now = now.Add(2 * answerDeadline)
+		result, err := w.reconcileHost(ctx, 0)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", rollout.StagingPatience-2*answerDeadline)))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateWaitingReason), HaveField("Message", HaveSuffix("to run rendered-worker-2, and the host downloads what it needs"))))
+		now = now.Add(rollout.StagingPatience - 2*answerDeadline)
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.AgentNotAnsweringReason))
 	})
 
 	It("has its whole time again for what it is told after an answer", func(ctx SpecContext) {

@@ -222,13 +222,17 @@ func (h *host) unanswered(o outcome) *metav1.Condition {
 			"Correct the configuration, the host, or what the host downloads from", h.Node.Name, desired, h.why())
 	}
 	told, notReady := "just now", ""
+	does := fmt.Sprintf("its agent has %s to answer", answerDeadline)
+	if h.isDownloading() {
+		does = agentv1.StagingDownloads
+	}
 	if since := h.Config.Status.Update.UnansweredTime; since != nil {
 		told = "at " + since.UTC().Format(time.RFC3339)
 	}
 	if !util.IsNodeReady(h.Node) {
 		notReady = ". The Node is not Ready: see the condition " + bootstrapv1.NodeInPoolCondition
 	}
-	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s was told %s to run %s, and its agent has %s to answer%s", h.Node.Name, told, desired, answerDeadline, notReady)
+	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s was told %s to run %s, and %s%s", h.Node.Name, told, desired, does, notReady)
 }
 
 // notStarted returns the condition of a host that booted with an agent which has not reported anything yet.

@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
@@ -105,11 +106,16 @@ func (h *host) answer(now time.Time) (isLate bool, left time.Duration) {
 		left = silenceDeadline - h.silentFor
 	case since == nil:
 		return false, 0
+	case h.isDownloading():
+		left = rollout.StagingPatience - now.Sub(since.Time)
 	default:
 		left = answerDeadline - now.Sub(since.Time)
 	}
 	return left <= 0, max(left, 0)
 }
+
+// isDownloading reports whether the agent says that it downloads what the host was told to change to.
+func (h *host) isDownloading() bool { return h.WhyNotStaged(h.Told()) == agentv1.StagingDownloads }
 
 // progressInterval is how long a stage of an update lasts before the record shows it: many hosts pass several stages
 // within seconds, and each record is a write in the management cluster.
