@@ -38,9 +38,9 @@ func (c Candidate) WithStaging(h *Host) Candidate {
 	return c
 }
 
-// StagingOf returns the entry of a host by the name of its PoolbootConfig, or nil.
+// StagingOf returns the entry of a host by the name of its PoolbootConfig, or nil. Stage sorts the entries.
 func StagingOf(staging []poolv1.StagingHost, host string) *poolv1.StagingHost {
-	if i := slices.IndexFunc(staging, func(s poolv1.StagingHost) bool { return s.Host == host }); i >= 0 {
+	if i, has := slices.BinarySearchFunc(staging, host, func(s poolv1.StagingHost, host string) int { return cmp.Compare(s.Host, host) }); has {
 		return &staging[i]
 	}
 	return nil
