@@ -9,23 +9,33 @@ package containerimages
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/command"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/rpmostree"
 )
 
-// runtimes are the container runtimes of hosts: where they listen, and where they have images.
-var runtimes = []struct{ socket, directory string }{
-	{"/run/containerd/containerd.sock", "/var/lib/containerd"},
-	{"/run/crio/crio.sock", "/var/lib/containers"},
-}
+const (
+	containerd = "/run/containerd/containerd.sock"
+	crio       = "/run/crio/crio.sock"
+	// registryHosts is where the CRI plugin of containerd is usually told how to reach registries.
+	registryHosts = "/etc/containerd/certs.d"
+)
 
-// registryHosts is where the CRI plugin of containerd is usually told how to reach registries.
-const registryHosts = "/etc/containerd/certs.d"
+// ways are those to pull images, the best first: where the container runtime listens, where it has images, and a
+// command that pulls. hosts is the option of the command that names registryHosts, if the host has it.
+var ways = []struct {
+	socket, directory string
+	command           []string
+	hosts             string
+}{
+	{containerd, "/var/lib/containerd", []string{"crictl", "--runtime-endpoint=unix://" + containerd, "--image-endpoint=unix://" + containerd, "pull"}, ""},
+	{containerd, "/var/lib/containerd", []string{"ctr", "--namespace=k8s.io", "images", "pull"}, "--hosts-dir="},
+	{crio, "/var/lib/containers", []string{"crictl", "--runtime-endpoint=unix://" + crio, "--image-endpoint=unix://" + crio, "pull"}, ""},
+}
 
 // namePattern excludes options of programs.
 var namePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:/@-]*$`)
@@ -45,9 +55,9 @@ func (p Puller) exists(name string) bool {
 
 // Directory returns where the container runtime has images.
 func (p Puller) Directory() string {
-	for _, runtime := range runtimes {
-		if p.exists(runtime.directory) {
-			return runtime.directory
+	for _, way := range ways {
+		if p.exists(way.directory) {
+			return way.directory
 		}
 	}
 	return "/var/lib"
@@ -58,20 +68,18 @@ func (p Puller) Pull(ctx context.Context, image string) error {
 	if !namePattern.MatchString(image) {
 		return errors.New("it is not the name of an image")
 	}
-	for _, runtime := range runtimes {
-		if !p.exists(runtime.socket) {
+	err := errors.New("neither containerd nor CRI-O listens on the host: start it, or leave the image out")
+	for _, way := range ways {
+		if !p.exists(way.socket) {
 			continue
 		}
-		_, err := p.Runner.Run(ctx, "crictl", "--runtime-endpoint=unix://"+runtime.socket, "--image-endpoint=unix://"+runtime.socket, "pull", image)
-		if !errors.Is(err, command.ErrNotFound) || runtime != runtimes[0] {
+		arguments := slices.Clone(way.command[1:])
+		if way.hosts != "" && p.exists(registryHosts) {
+			arguments = append(arguments, way.hosts+registryHosts)
+		}
+		if _, err = p.Runner.Run(ctx, way.command[0], append(arguments, image)...); !errors.Is(err, command.ErrNotFound) {
 			return err
 		}
-		arguments := []string{"--namespace=k8s.io", "images", "pull"}
-		if p.exists(registryHosts) {
-			arguments = append(arguments, "--hosts-dir="+registryHosts)
-		}
-		_, err = p.Runner.Run(ctx, "ctr", append(arguments, image)...)
-		return err
 	}
-	return fmt.Errorf("neither containerd nor CRI-O listens on the host: start it, or leave the image out")
+	return err
 }
