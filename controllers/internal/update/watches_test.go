@@ -48,12 +48,12 @@ var _ = Describe("An update of a pool whose hosts stage", func() {
 		cost := func(hosts int) time.Duration {
 			before, after := staging(hosts, "a"), staging(hosts, "a")
 			least := time.Hour
-			for range 3 {
+			for range 10 { // others on the machine can only add to the least
 				start := time.Now()
 				Expect(requested(before, after)).To(BeZero())
 				least = min(least, time.Since(start))
 			}
-			return max(least, 100*time.Microsecond)
+			return max(least, 300*time.Microsecond) // less is what the clock and the garbage collector add
 		}
 		Expect(cost(rollout.MaxSlots).Seconds() / cost(rollout.MaxSlots/8).Seconds()).To(BeNumerically("<", 30))
 	})
