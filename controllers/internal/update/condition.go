@@ -121,15 +121,15 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		return h.failed(o.err)
 	case o.revision != h.Desired() && h.WhyNotStaged(o.revision) != "":
 		return isNot(bootstrapv1.UpdateFailingReason, "Node %s runs %s, and its host cannot stage the update to %s, which it retries. Until then, it takes no place of spec.maxUnavailable: %s. "+
-			"Correct the configuration, the host, or what the host downloads from", h.Node.Name, runs, o.in.pool.Status.Configuration.Name, h.withOrigins(h.WhyNotStaged(o.revision)))
+			"Correct the configuration, the host, or what the host downloads from", h.Node.Name, runs, o.next(runs), h.withOrigins(h.WhyNotStaged(o.revision)))
 	case isStagingLate:
 		return isNot(bootstrapv1.UpdateFailingReason, "Node %s runs %s, and its agent has not said for %s whether the update to %s is on the host. Until it says so, the host takes no place of "+
-			"spec.maxUnavailable. Check poolboot-agent.service and its journal on the host", h.Node.Name, runs, duration.HumanDuration(rollout.StagingPatience), o.in.pool.Status.Configuration.Name)
+			"spec.maxUnavailable. Check poolboot-agent.service and its journal on the host", h.Node.Name, runs, duration.HumanDuration(rollout.StagingPatience), o.next(runs))
 	case o.revision != h.Desired() && hold != "":
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, runs, hold)
 	case o.revision != h.Desired():
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s before its update to %s%s",
-			h.Node.Name, runs, o.others(), o.in.pool.Status.Configuration.Name, o.limit())
+			h.Node.Name, runs, o.others(), o.next(runs), o.limit())
 	}
 	return newUpdated(metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "Node %s runs %s%s", h.Node.Name, runs, h.disks())
 }
@@ -287,6 +287,14 @@ func (h *host) disks() string {
 		h.withOrigins(strings.Join(h.Report.OutdatedDisks, ", ")), outlook.HowToRenew(h.Config))
 }
 
+// next says to what a host is updated next that runs a rendered config: the pool can have other settings only.
+func (o outcome) next(runs string) string {
+	if name := o.in.pool.Status.Configuration.Name; name != runs {
+		return name
+	}
+	return "other settings of MachineConfigPool " + o.in.pool.Name
+}
+
 // others says for what a host waits that could begin.
 func (o outcome) others() string {
 	if len(o.in.pool.Spec.Updates.Gates) > 0 {
@@ -301,7 +309,7 @@ func (o outcome) limit() string {
 	if limit := o.in.pool.Spec.MaxUnavailable; limit != nil {
 		value = ptr.To(*limit).String()
 	}
-	text := fmt.Sprintf("; spec.maxUnavailable of MachineConfigPool %s is %s", o.in.pool.Name, value)
+	text := fmt.Sprintf("; spec.updates.staging.maxHosts is %d, and spec.maxUnavailable of MachineConfigPool %s is %s", o.in.pool.Spec.Updates.StagingHosts(), o.in.pool.Name, value)
 	if label := o.in.pool.Spec.Updates.FailureDomainLabel; label != "" {
 		text += fmt.Sprintf(", and hosts with one value of %s are updated at a time", label)
 	}

@@ -97,8 +97,16 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	Entry("done, and the certificate is not accepted any more", func(h *host, _ *outcome) {
 		h.Report.Reason = agentv1.CertificateNotAccepted + ": another CA issued it"
 	}, metav1.ConditionFalse, "CertificateNotAccepted", "another CA issued it"),
+	Entry("staging that fails", func(h *host, o *outcome) {
+		o.revision, o.in.pool.Status.Configuration.Name = oldRevision, "rendered-worker-3"
+		h.Report.Staging, h.Report.StagingProblem = oldRevision, "404 Not Found"
+	}, metav1.ConditionFalse, "UpdateFailing", "cannot stage the update to rendered-worker-3, which it retries", "404 Not Found"),
+	Entry("staging that fails for other settings of the pool", func(h *host, o *outcome) {
+		o.revision, o.in.pool.Status.Configuration.Name = oldRevision, "rendered-worker-2"
+		h.Report.Staging, h.Report.StagingProblem = oldRevision, "404 Not Found"
+	}, metav1.ConditionFalse, "UpdateFailing", "cannot stage the update to other settings of MachineConfigPool worker, which it retries", "404 Not Found"),
 	Entry("not told", func(h *host, _ *outcome) { h.Node.Annotations[agentv1.DesiredAnnotation] = oldRevision },
-		metav1.ConditionFalse, "Waiting", "spec.maxUnavailable of MachineConfigPool worker is 1"),
+		metav1.ConditionFalse, "Waiting", "spec.updates.staging.maxHosts is 10, and spec.maxUnavailable of MachineConfigPool worker is 1"),
 	Entry("other hosts first", func(_ *host, o *outcome) {
 		o.revision, o.in.pool.Status.Configuration.Name = oldRevision, "rendered-worker-3"
 	},

@@ -162,6 +162,8 @@ type member struct {
 	place string
 	// note is why the host is left alone, or "".
 	note string
+	// staging is why the host has not staged its update, or "".
+	staging string
 }
 
 // decide returns the plan for the hosts of a pool, in their order.
@@ -205,9 +207,19 @@ func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
 		}
 		p.Reason = cmp.Or(waitsInPause(of), describeKept(members, p.Hosts), none+" waits for an update to "+of.Status.Configuration.Name)
 	default:
-		p.Reason = cmp.Or(hold, full, "those that wait are in other failure domains than the unavailable ones")
+		p.Reason = cmp.Or(hold, full, describeStaging(members), "those that wait are in other failure domains than the unavailable ones")
 	}
 	return p
+}
+
+// describeStaging names the first host that waits and has not staged its update, and says why, or returns "".
+func describeStaging(members []member) string {
+	for _, m := range members {
+		if m.isWaiting() && m.staging != "" {
+			return "host " + m.Name + ": " + m.staging
+		}
+	}
+	return ""
 }
 
 // describeKept names the first host that should be updated and begins no update, and says why, or returns "".
@@ -280,6 +292,8 @@ func (m *member) whyNot(p plan, hold, full string) string {
 		return ""
 	case hold != "":
 		return hold
+	case m.isWaiting() && m.staging != "":
+		return m.staging
 	case m.isWaiting() && full != "":
 		return cmp.Or(m.place, full)
 	case m.isWaiting():

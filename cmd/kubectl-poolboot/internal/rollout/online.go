@@ -3,9 +3,11 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,14 +64,35 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 		if members[i].note != "" || members[i].IsExcluded {
 			members[i].note = updated.Reason + ": " + updated.Message
 		}
-		if updated.Reason == bootstrapv1.UpdateWaitingReason && members[i].Progress == rollout.Done && members[i].Desired == members[i].Target {
+		waits := updated.Reason == bootstrapv1.UpdateWaitingReason || updated.Reason == bootstrapv1.UpdateFailingReason
+		if waits && members[i].Progress == rollout.Done && members[i].Desired == members[i].Target {
 			members[i].Target = "another revision"
+		}
+		if members[i].isWaiting() {
+			members[i].staging = describeNotStaged(p, h)
+			members[i].IsStaging = members[i].staging != ""
 		}
 	}
 	for _, gone := range notReplaced {
 		members = append(members, member{Candidate: gone, place: "its Machine is gone, and its replacement has not joined"})
 	}
 	return map[string]plan{p.Spec.PoolRole: decide(p, members, limit)}, nil
+}
+
+// describeNotStaged returns why a host that waits for its update has not staged it, or "".
+func describeNotStaged(p *poolv1.MachineConfigPool, h *rollout.Host) string {
+	entry := rollout.StagingOf(p.Status.Staging, h.Name())
+	switch next := h.Node.Annotations[agentv1.NextAnnotation]; {
+	case h.Report.Staging == "", next != "" && h.HasStaged(next) && h.Report.Staging == next: // or an earlier agent, which does not stage
+		return ""
+	case next != "" && h.WhyNotStaged(next) != "":
+		return "its host cannot stage the update, which it retries without a place: " + h.WhyNotStaged(next)
+	case entry == nil || entry.StartTime == nil:
+		return fmt.Sprintf("others stage their updates first: spec.updates.staging.maxHosts is %d", p.Spec.Updates.StagingHosts())
+	case rollout.StagingLeft(entry, time.Now()) <= 0:
+		return "its agent has not said for " + duration.HumanDuration(rollout.StagingPatience) + " whether the update is on the host: check poolboot-agent.service on it"
+	}
+	return "its host downloads what the update needs"
 }
 
 // nodeMember returns a Node as the manager sees it that told the Node what to run. The file contains no record of

@@ -1,7 +1,9 @@
 package rollout
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -59,6 +61,48 @@ POOL    HOST   WHY IT IS NOT NEXT
 infra   a      its Machine is about to be replaced, so others are first
 infra   b      Machine b is being updated in place, and Cluster API is first: see the conditions of the Machine
 `))
+	})
+
+	It("says who stages, who waits for that and who can't, and has nobody next who has not staged", func(ctx SpecContext) {
+		next := strings.Repeat("2", 64)
+		failing := waits("d")
+		failing.Status.Conditions[0].Reason = bootstrapv1.UpdateFailingReason
+		s := newSite(func(p *poolv1.MachineConfigPool) {
+			p.Spec.Updates.Staging.MaxHosts = 1
+			entry := func(name string, ago time.Duration) poolv1.StagingHost {
+				return poolv1.StagingHost{Host: waits(name).Name, Revision: next, StartTime: &metav1.Time{Time: time.Now().Add(-ago)}}
+			}
+			p.Status.Staging = []poolv1.StagingHost{entry("a", time.Minute), entry("b", 2*time.Hour), entry("d", time.Minute)}
+		}, waits("a"), waits("b"), waits("c"), failing)
+		annotate := func(name string, annotations map[string]string) {
+			node := &corev1.Node{}
+			Expect(s.nodes.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+			maps.Copy(node.Annotations, annotations)
+			Expect(s.nodes.Update(ctx, node)).To(Succeed())
+		}
+		for _, name := range []string{"a", "b", "c", "d"} {
+			annotate(name, map[string]string{agentv1.StagingAnnotation: revisions[oldConfig]})
+		}
+		for _, name := range []string{"a", "b", "d"} {
+			annotate(name, map[string]string{agentv1.NextAnnotation: next})
+		}
+		annotate("d", map[string]string{agentv1.StagingAnnotation: next + " file /etc/f: wrong hash", agentv1.StateAnnotation: string(agentv1.Done)})
+		planned := func() (p plan) {
+			plans := map[string]plan{}
+			Expect(json.Unmarshal([]byte(clitest.ExpectSuccess(s.run("plan", "infra", "-o", "json"))), &plans)).To(Succeed())
+			return plans["infra"]
+		}
+		p := planned()
+		Expect(p.Next).To(BeEmpty())
+		Expect(p.Reason).To(Equal("host a: its host downloads what the update needs"))
+		Expect(p.Hosts).To(HaveExactElements(
+			notNext{"a", "its host downloads what the update needs"},
+			notNext{"b", "its agent has not said for 60m whether the update is on the host: check poolboot-agent.service on it"},
+			notNext{"c", "others stage their updates first: spec.updates.staging.maxHosts is 1"},
+			notNext{"d", "its host cannot stage the update, which it retries without a place: file /etc/f: wrong hash"},
+		))
+		annotate("a", map[string]string{agentv1.StagingAnnotation: next})
+		Expect(planned().Next).To(Equal([]string{"a"}))
 	})
 
 	It("says which failure domains block which", func(ctx SpecContext) {
