@@ -154,6 +154,12 @@ func IsWrong(c *metav1.Condition) bool {
 	return c != nil && c.Status == metav1.ConditionFalse && Of(c.Reason) != Waits
 }
 
+// NeedsAction reports whether a condition of a PoolbootConfig is False until a person acts. What is retried needs
+// nobody.
+func NeedsAction(c *metav1.Condition) bool {
+	return c != nil && c.Status == metav1.ConditionFalse && Of(c.Reason) == NeedsPerson
+}
+
 // kinds are the types of the conditions that report what blocks the host of a PoolbootConfig, in the order of the
 // steps.
 var kinds = []string{
@@ -182,7 +188,7 @@ func Applies(config *bootstrapv1.PoolbootConfig, c *metav1.Condition) bool {
 func FindNeedsPerson(config *bootstrapv1.PoolbootConfig) (found *metav1.Condition) {
 	for _, kind := range kinds {
 		c := conditions.Get(config, kind)
-		if c != nil && c.Status == metav1.ConditionFalse && Of(c.Reason) == NeedsPerson && Applies(config, c) {
+		if NeedsAction(c) && Applies(config, c) {
 			found = c
 		}
 	}

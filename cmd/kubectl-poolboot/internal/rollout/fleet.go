@@ -197,8 +197,8 @@ func newPoolStatus(s summary) PoolStatus {
 	} else {
 		status.Problem = s.hold()
 	}
-	if late := s.lateDrain(); status.Problem == "" && late != nil {
-		status.Problem = problemOf(late)
+	if slow := cmp.Or(s.lateDrain(), s.retry()); status.Problem == "" && slow != nil {
+		status.Problem = problemOf(slow)
 	}
 	if status.Problem == "" && ready != nil && outlook.Of(ready.Reason) == outlook.Retries {
 		status.Problem = ready.Message

@@ -89,7 +89,7 @@ func (f *follower) expired() error {
 			continue
 		}
 		err := fmt.Errorf("--timeout %s expired: %s", f.timeout, s)
-		if failure := s.failure(); failure != nil {
+		if failure := cmp.Or(s.failure(), s.retry()); failure != nil {
 			return fmt.Errorf("%w; %w", err, failure)
 		}
 		if s.held() != nil {

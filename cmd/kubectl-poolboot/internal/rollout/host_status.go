@@ -49,6 +49,8 @@ type HostStatus struct {
 	IsWrong    bool `json:"-"`
 	IsInUpdate bool `json:"-"`
 	isAway     bool
+	// isRetrying is true while something fails that is retried without a user.
+	isRetrying bool
 	// isDrainLate is true while the Node is drained for longer than the pool's drainTimeoutSeconds.
 	isDrainLate bool
 	// told is the revision that the host was told to have. isUnanswered is true until its agent answers.
@@ -71,7 +73,8 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 		h.State, h.Since, h.Message = c.Reason, ptr.Deref(config.Status.Update.StateTime, c.LastTransitionTime).Time, rollout.Resolve(c.Message, p)
 		// What failed with an earlier config can work with this one.
 		isEarlier := slices.Contains([]string{bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason}, c.Reason) && config.Status.Update.Desired.Name != h.Desired
-		h.IsWrong = outlook.IsWrong(c) && !isEarlier
+		h.IsWrong = outlook.NeedsAction(c) && !isEarlier
+		h.isRetrying = outlook.IsWrong(c) && outlook.Of(c.Reason) == outlook.Retries
 		h.IsUpdated = hasConfig && (c.Status == metav1.ConditionTrue || c.Reason == bootstrapv1.NoAgentReason)
 		if c.Reason == bootstrapv1.NoAgentReason {
 			h.IsWrong = !hasConfig
@@ -119,7 +122,7 @@ func (h *HostStatus) addNode(p *poolv1.MachineConfigPool, config *bootstrapv1.Po
 	isExpected := isInterrupted || update.UnavailableReason == bootstrapv1.UnavailableMachineChanging
 	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.NodeInPoolCondition} {
 		c := conditions.Get(config, kind)
-		if outlook.IsWrong(c) && (outlook.Of(c.Reason) == outlook.NeedsPerson || !isExpected && (update.Stage == "" || time.Since(c.LastTransitionTime.Time) > stageLag)) {
+		if outlook.NeedsAction(c) || outlook.IsWrong(c) && !isExpected && (update.Stage == "" || time.Since(c.LastTransitionTime.Time) > stageLag) {
 			h.State, h.Since, h.Message = c.Reason, c.LastTransitionTime.Time, c.Message
 			h.IsWrong, h.IsUpdated = true, false
 		}

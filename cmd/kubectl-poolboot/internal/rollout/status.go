@@ -50,14 +50,14 @@ With --watch, print every change until the pool has rendered its MachineConfigs 
 or later, and all hosts run what the pool hands out. Without a POOL, print the changes of all pools until that is so for
 each of them, or it failed or is paused.
 
-Exit codes: 0 if all hosts run what the pool renders, and without --watch also while hosts are being updated. 1 if a
-host does not boot until you act, an update failed or is not possible, an agent does not answer, a host was changed by
-hand, a Node does not exist, is not Ready or has not the labels of one pool, a host without an agent runs another
-config, the pool cannot be rendered, an update gate cannot be read, or --timeout expires and nothing below holds. 2 if
-the pool is paused and something waits, if hosts wait and the maintenance window or an update gate is closed or
-unavailable hosts take all places, or if a drain takes longer than spec.updates.drainTimeoutSeconds; --watch waits for
-all but the pause until --timeout expires. 3 with --watch and a POOL if it hands out another config before all hosts run
-the first.`,
+Exit codes: 0 if all hosts run what the pool renders, and without --watch also while hosts are being updated, or what
+fails is retried. 1 if a host does not boot until you act, an update failed or is not possible, an agent does not
+answer, a host was changed by hand, a Node does not exist, is not Ready or has not the labels of one pool, a host
+without an agent runs another config, the pool cannot be rendered, an update gate cannot be read, or --timeout expires
+and nothing below holds. 2 if the pool is paused and something waits, if hosts wait and the maintenance window or an
+update gate is closed or unavailable hosts take all places, or if a drain takes longer than
+spec.updates.drainTimeoutSeconds; --watch waits for all but the pause until --timeout expires. 3 with --watch and a POOL
+if it hands out another config before all hosts run the first.`,
 		Example: `  # All pools
   kubectl poolboot rollout status -A
 
@@ -244,8 +244,8 @@ func (s summary) failureOf(isFailed func(HostStatus) bool) error {
 	return s.first(isFailed)
 }
 
-// ToDo returns what a person must do for a host that is in a pool, as status says it. A pause, a closed window and a
-// closed gate require nothing.
+// ToDo returns what a person must do for a host that is in a pool, or what is retried until then, as status says it. A
+// pause, a closed window and a closed gate require nothing.
 func ToDo(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) (tasks []string) {
 	if !isIn(p, config) {
 		return nil
@@ -254,7 +254,7 @@ func ToDo(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) (task
 	if err := newSummary(p, []HostStatus{h}).failureOf(func(HostStatus) bool { return false }); err != nil {
 		tasks = append(tasks, err.Error())
 	}
-	if h.IsWrong || h.isDrainLate {
+	if h.IsWrong || h.isRetrying || h.isDrainLate {
 		tasks = append(tasks, h.Message)
 	}
 	return tasks
@@ -301,6 +301,11 @@ func (s summary) held() error {
 // lateDrain returns the first drain that takes longer than the pool allows, or nil.
 func (s summary) lateDrain() error {
 	return s.first(func(h HostStatus) bool { return h.isDrainLate })
+}
+
+// retry returns what the first host does whose update fails and is retried, or nil.
+func (s summary) retry() error {
+	return s.first(func(h HostStatus) bool { return h.isRetrying })
 }
 
 // isUpdating reports whether a host is being updated.

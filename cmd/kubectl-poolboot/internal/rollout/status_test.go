@@ -370,6 +370,24 @@ var _ = Describe("status", func() {
 		Eventually(ended).Should(Receive(HaveField("Code", 0)))
 	})
 
+	It("does not count a failure that is retried as failed: it has its message, and --watch waits", func(ctx SpecContext) {
+		s := newSite(nil, newHost("a", oldConfig, newConfig, metav1.ConditionFalse, bootstrapv1.UpdateFailingReason, "it can't download web, which it retries"))
+		r := s.run("status")
+		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 0/1 1 0 <none> host a: UpdateFailing: it can't download web, which it retries"))
+		Expect(r.Code).To(BeZero())
+		r = s.run("status", "infra", "--watch", "--timeout", "200ms")
+		Expect(r.ErrOut).To(HaveSuffix("0 of 1 hosts run rendered-infra-1; host a: UpdateFailing: see kubectl poolboot explain node a -n edge\n"))
+		Expect(r.Code).To(Equal(1))
+		ended := make(chan clitest.Result, 1)
+		go func() { ended <- s.run("status", "infra", "--watch") }()
+		Consistently(ended, "200ms").ShouldNot(Receive())
+		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) {
+			setUpdated(c, metav1.ConditionTrue, "Done", "it runs it")
+			c.Status.Boot.ServedConfiguration.Name = newConfig
+		})
+		Eventually(ended).Should(Receive(HaveField("Code", 0)))
+	})
+
 	It("does not fail because of an update to an earlier config", func() {
 		r := newSite(nil, failed("a", "rendered-infra-bad")).run("status", "infra")
 		Expect(r.Code).To(BeZero())
