@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -304,15 +305,14 @@ func (f *follower) print(rows []cli.Row) error {
 }
 
 // noteRendered finds the pools whose status describes their spec and the MachineConfigs as they are now. It reads what
-// exists, so it also knows of a change a moment ago. Of a pool whose manager does not record what it rendered, or can't
-// find it, nothing better is known.
+// exists, so it also knows of a change a moment ago. A pool without a Cluster never describes them.
 func (f *follower) noteRendered(ctx context.Context) error {
 	pools, configs := &poolv1.MachineConfigPoolList{}, &poolv1.MachineConfigList{}
 	for _, p := range f.pools {
-		if p.hasRendered || p.Status.ObservedGeneration < p.Generation {
+		if p.hasRendered || p.isBehind() {
 			continue
 		}
-		if p.Status.InputsHash != "" {
+		if conditions.GetReason(p.MachineConfigPool, poolv1.RenderDegradedCondition) != poolv1.ClusterNotFoundReason {
 			if len(pools.Items) == 0 {
 				if err := f.cluster.List(ctx, pools, client.InNamespace(f.namespace)); err != nil {
 					return fmt.Errorf("list MachineConfigPools: %w", err)
@@ -325,7 +325,7 @@ func (f *follower) noteRendered(ctx context.Context) error {
 				return other.Namespace != p.Namespace || other.Spec.ClusterName != p.Spec.ClusterName
 			})
 			inNamespace := slices.DeleteFunc(slices.Clone(configs.Items), func(c poolv1.MachineConfig) bool { return c.Namespace != p.Namespace })
-			if id, err := pool.InputsID(p.Spec.PoolRole, ofCluster, inNamespace); err != nil || id != p.Status.InputsHash {
+			if id, _ := pool.InputsID(p.Spec.PoolRole, ofCluster, inNamespace); id != p.Status.InputsHash { // "" if they can't be found
 				continue
 			}
 		}

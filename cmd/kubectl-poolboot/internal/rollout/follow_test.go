@@ -48,6 +48,38 @@ var _ = Describe("status --watch", func() {
 		}(), false),
 	)
 
+	DescribeTable("does not take what a host says from before the pool observed its correction for an answer to it:", func(ctx SpecContext, change, observe func(*poolv1.MachineConfigPool)) {
+		s := newSite(change, newHost("a", oldConfig, oldConfig, metav1.ConditionFalse, bootstrapv1.AssignmentFailedReason, "networkRenderer is not set"))
+		ended := make(chan clitest.Result, 1)
+		go func() { ended <- s.run("status", "infra", "--watch") }()
+		Eventually(s.watches.Load).Should(BeEquivalentTo(2))
+		Consistently(ended, "200ms").ShouldNot(Receive())
+		p := &poolv1.MachineConfigPool{}
+		Expect(s.live.Get(ctx, client.ObjectKey{Namespace: "edge", Name: "infra"}, p)).To(Succeed())
+		observe(p)
+		Expect(s.live.Status().Update(ctx, p)).To(Succeed())
+		Consistently(ended, "200ms").ShouldNot(Receive())
+		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) {
+			setUpdated(c, metav1.ConditionFalse, bootstrapv1.AssignmentFailedReason, "networkRenderer is unknown")
+		})
+		Eventually(ended).Should(Receive(And(HaveField("Code", 1), HaveField("Out", ContainSubstring("networkRenderer is unknown")))))
+	},
+		Entry("during the watch", func(p *poolv1.MachineConfigPool) { p.Generation, p.Status.ObservedGeneration = 2, 1 },
+			func(p *poolv1.MachineConfigPool) { p.Status.ObservedGeneration = 2 }),
+		Entry("a moment before the watch", func(p *poolv1.MachineConfigPool) {
+			p.Status.History = []poolv1.HandedOutConfiguration{{Name: newConfig, StartTime: ptr.To(metav1.Now())}}
+		}, func(*poolv1.MachineConfigPool) {}),
+	)
+
+	It("does not end because of a pool that can't find its inputs before the pool has looked for those that exist now", func(ctx SpecContext) {
+		s := newSite(func(p *poolv1.MachineConfigPool) {
+			p.Status.Conditions = []metav1.Condition{{Type: poolv1.RenderDegradedCondition, Status: metav1.ConditionTrue, Reason: poolv1.WorkerPoolMissingReason, Message: "create it"}}
+		}, done("a"))
+		Expect(s.run("status", "infra", "--watch").ErrOut).To(HaveSuffix("create it\n"))
+		Expect(s.live.Create(ctx, &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "worker"}, Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", PoolRole: poolv1.RoleWorker}})).To(Succeed())
+		Expect(s.run("status", "infra", "--watch", "--timeout", "300ms").ErrOut).To(ContainSubstring("--timeout 300ms expired"))
+	})
+
 	It("ends if the agent does not answer to the correction either", func() {
 		DeferCleanup(func(patience time.Duration) { answerPatience = patience }, answerPatience)
 		answerPatience = 100 * time.Millisecond

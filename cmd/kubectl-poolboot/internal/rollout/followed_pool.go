@@ -20,20 +20,21 @@ type followedPool struct {
 	hasRendered bool
 	// target is what the pool handed out then.
 	target string
-	// told is what was seen of each host when it was told what to run now. left is for how long a failure from before
-	// that does not count, 0 without one.
+	// told is what was seen of each host when it or its pool changed to what they are to run now. left is for how long
+	// a failure from before that does not count, 0 without one.
 	told map[string]toldHost
 	left time.Duration
 }
 
-// toldHost is a host when it was told what to run. time is 0 for one that had answered before the command started.
+// toldHost is a host when what it is to run changed: its own revision, or what its pool has observed. time is 0 if that
+// was before the command started, and the host had answered.
 type toldHost struct {
 	revision, message string
 	time              time.Time
 }
 
-// answerPatience is how long what failed before a host was told to run something else does not end a watch. The agent
-// answers within seconds if it runs.
+// answerPatience is how long what failed before a host was to run something else does not end a watch. The manager and
+// an agent that runs answer within seconds.
 var answerPatience = time.Minute
 
 // exitSuperseded is the exit code of a watch if the pool hands out another config than the one that it waits for.
@@ -45,7 +46,7 @@ var errComplete = errors.New("complete")
 // end returns why a watch of the pool is over: errComplete, or why its rollout does not go on. It returns nil while it
 // goes on.
 func (p *followedPool) end(s summary) error {
-	if p.left = 0; !p.hasRendered {
+	if p.left = 0; !p.hasRendered || p.isBehind() {
 		return nil
 	}
 	switch err := s.failureOf(p.isStuck); {
@@ -62,21 +63,26 @@ func (p *followedPool) end(s summary) error {
 	return nil
 }
 
-// observe notes when a host is told to run something else.
+// isBehind reports whether the status of the pool does not describe its spec yet.
+func (p *followedPool) isBehind() bool { return p.Status.ObservedGeneration < p.Generation }
+
+// observe notes when a host or its pool changes to something else.
 func (p *followedPool) observe(h HostStatus) {
+	told := toldHost{revision: fmt.Sprintln(h.told, p.Status.ObservedGeneration, p.Status.InputsHash), message: h.Message}
 	last, known := p.told[h.PoolbootConfig]
-	if known && last.revision == h.told {
+	switch n := len(p.Status.History); {
+	case known && last.revision == told.revision:
 		return
-	}
-	told := toldHost{revision: h.told, message: h.Message}
-	if known || h.isUnanswered {
+	case known || h.isUnanswered:
 		told.time = time.Now()
+	case n > 0:
+		told.time = p.Status.History[n-1].StartTime.Time
 	}
 	p.told[h.PoolbootConfig] = told
 }
 
 // isStuck reports whether a host needs a user to act before it is updated. A Node that is not Ready can become Ready,
-// and what failed before the host is told to run something else can work with that.
+// and what failed before the host is to run something else can work with that.
 func (p *followedPool) isStuck(h HostStatus) bool {
 	if !h.IsWrong || h.State == bootstrapv1.NodeNotReadyReason || h.State == bootstrapv1.UnitsFailingReason && !h.runsDesired() {
 		return false
