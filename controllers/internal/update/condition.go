@@ -64,6 +64,10 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	isNot := func(reason, format string, args ...any) *metav1.Condition {
 		return newUpdated(metav1.ConditionFalse, reason, format, args...)
 	}
+	says := func(configuration string) string {
+		return rollout.LeadRuns.Of(h.Config.Status.NodeRef.Name, configuration, "")
+	}
+	served := cmp.Or(h.Config.Status.Boot.ServedConfiguration.Name, runs)
 	isLate, _ := h.answer(o.now)
 	isStagingLate, _ := h.staging(o)
 	switch {
@@ -83,12 +87,12 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		return isNot(bootstrapv1.AgentNotAnsweringReason, "Node %s is Ready, and %s. On the host, see systemctl status poolboot-agent.service",
 			h.Node.Name, h.Report.Silence)
 	case h.IsLeaving() && h.Progress() == rollout.Done && h.Report.State != agentv1.Degraded && h.Report.Drift == "" && h.Desired() != "":
-		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and follows no pool until its labels name exactly one: see the condition %s",
-			h.Node.Name, cmp.Or(h.Config.Status.Boot.ServedConfiguration.Name, runs), bootstrapv1.NodeInPoolCondition)
+		return isNot(bootstrapv1.UpdateWaitingReason, "%s, and follows no pool until its labels name exactly one: see the condition %s",
+			says(served), bootstrapv1.NodeInPoolCondition)
 	case strings.Contains(h.Report.Reason, agentv1.CertificateNotAccepted) && (h.Progress() == rollout.Unknown || h.Progress() == rollout.Done):
 		return h.notAccepted(o)
 	case h.Told() != h.Desired() && hold != "":
-		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, cmp.Or(h.Config.Status.Boot.ServedConfiguration.Name, runs), hold)
+		return isNot(bootstrapv1.UpdateWaitingReason, "%s, and %s", says(served), hold)
 	case h.Told() != h.Desired() || h.Desired() == "":
 		if o.err != nil && h.Progress() == rollout.Done {
 			return h.failed(o.err)
@@ -112,26 +116,25 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	}
 	switch {
 	case h.Report.Drift != "":
-		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and the host differs from it: %s. Undo the change on the host%s, "+
-			"run %s to apply everything again, or leave out of the configuration what the operating system changes itself", h.Node.Name, runs, h.withOrigins(h.Report.Drift),
+		return isNot(bootstrapv1.UpdateDegradedReason, "%s, and the host differs from it: %s. Undo the change on the host%s, "+
+			"run %s to apply everything again, or leave out of the configuration what the operating system changes itself", says(runs), h.withOrigins(h.Report.Drift),
 			o.repairing(), h.retry(o))
 	case h.Report.State == agentv1.Degraded:
-		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and its agent reports: %s", h.Node.Name, runs, h.why())
+		return isNot(bootstrapv1.UpdateDegradedReason, "%s, and its agent reports: %s", says(runs), h.why())
 	case o.err != nil:
 		return h.failed(o.err)
 	case o.revision != h.Desired() && h.WhyNotStaged(o.revision) != "":
-		return isNot(bootstrapv1.UpdateFailingReason, "Node %s runs %s, and its host cannot stage the update to %s, which it retries. Until then, it takes no place of spec.maxUnavailable: %s. "+
-			"Correct the configuration, the host, or what the host downloads from", h.Node.Name, runs, o.next(runs), h.withOrigins(h.WhyNotStaged(o.revision)))
+		return isNot(bootstrapv1.UpdateFailingReason, "%s, and its host cannot stage the update to %s, which it retries. Until then, it takes no place of spec.maxUnavailable: %s. "+
+			"Correct the configuration, the host, or what the host downloads from", says(runs), o.next(runs), h.withOrigins(h.WhyNotStaged(o.revision)))
 	case isStagingLate:
-		return isNot(bootstrapv1.UpdateFailingReason, "Node %s runs %s, and its agent has not said for %s whether the update to %s is on the host. Until it says so, the host takes no place of "+
-			"spec.maxUnavailable. Check poolboot-agent.service and its journal on the host", h.Node.Name, runs, duration.HumanDuration(rollout.StagingPatience), o.next(runs))
+		return isNot(bootstrapv1.UpdateFailingReason, "%s, and its agent has not said for %s whether the update to %s is on the host. Until it says so, the host takes no place of "+
+			"spec.maxUnavailable. Check poolboot-agent.service and its journal on the host", says(runs), duration.HumanDuration(rollout.StagingPatience), o.next(runs))
 	case o.revision != h.Desired() && hold != "":
-		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, runs, hold)
+		return isNot(bootstrapv1.UpdateWaitingReason, "%s, and %s", says(runs), hold)
 	case o.revision != h.Desired():
-		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s before its update to %s%s",
-			h.Node.Name, runs, o.others(), o.next(runs), o.limit())
+		return isNot(bootstrapv1.UpdateWaitingReason, "%s, and %s before its update to %s%s", says(runs), o.others(), o.next(runs), o.limit())
 	}
-	return newUpdated(metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "Node %s runs %s%s", h.Node.Name, runs, h.disks())
+	return newUpdated(metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "%s%s", says(runs), h.disks())
 }
 
 // isCompleting reports whether the host has what it was told, and its agent has not reported yet that it is done.
@@ -147,17 +150,14 @@ func (h *host) isUndoing() bool {
 
 // inUpdate returns the condition of a host that is being updated.
 func (h *host) inUpdate(o outcome) *metav1.Condition {
-	doing := map[agentv1.State]string{
-		agentv1.Draining:  "is drained",
-		agentv1.Applying:  "is being changed",
-		agentv1.Rebooting: "was changed, and its host reboots",
-		agentv1.Verifying: "was changed, and must stay Ready",
+	lead := map[agentv1.State]rollout.Lead{
+		agentv1.Draining: rollout.LeadDraining, agentv1.Applying: rollout.LeadApplying, agentv1.Rebooting: rollout.LeadRebooting, agentv1.Verifying: rollout.LeadVerifying,
 	}[h.Report.State]
 	runs := h.Config.Status.Update.Desired.Name
 	if h.isUndoing() {
 		runs = h.Config.Status.Boot.ServedConfiguration.Name
 	}
-	message := fmt.Sprintf("Node %s %s to run %s", h.Node.Name, doing, runs)
+	message := lead.Of(h.Node.Name, "", runs)
 	if h.Report.Reason != "" {
 		message += ": " + h.Report.Reason
 	}
@@ -182,16 +182,16 @@ func (h *host) stopped(o outcome, hold string) *metav1.Condition {
 		hold = ". It begins no other update now, because " + hold
 	}
 	if h.Report.State == agentv1.Unreconcilable {
-		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateUnreconcilableReason, "Node %s runs %s, and a running host cannot change to %s: %s. Correct the configuration, or %s%s",
-			h.Node.Name, runs, desired, strings.TrimPrefix(h.why(), "the host can't change to "+desired+": "), outlook.HowToRenew(h.Config), hold)
+		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateUnreconcilableReason, "%s: %s. Correct the configuration, or %s%s",
+			rollout.LeadUnreconcilable.Of(h.Node.Name, runs, desired), strings.TrimPrefix(h.why(), "the host can't change to "+desired+": "), outlook.HowToRenew(h.Config), hold)
 	}
-	how := "and was undone"
+	lead := rollout.LeadUndone
 	why, isUnchanged := strings.CutPrefix(h.why(), "update to "+desired+": nothing was changed: ")
 	if isUnchanged {
-		how = "before it changed anything"
+		lead = rollout.LeadUnchanged
 	}
-	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "the update of Node %s to %s failed %s, so it runs %s: %s. Correct the configuration, "+
-		"or run %s to try it again%s", h.Node.Name, desired, how, runs, why, h.retry(o), hold)
+	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "%s: %s. Correct the configuration, "+
+		"or run %s to try it again%s", lead.Of(h.Node.Name, runs, desired), why, h.retry(o), hold)
 }
 
 // retry returns the command that forces the host.

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/mattn/go-runewidth"
 
@@ -29,6 +30,9 @@ const (
 // renderedName matches the name of a rendered config: its pool, and the first digits of its hash.
 var renderedName = regexp.MustCompile(`\b` + poolv1.RenderedNamePrefix + `([a-z0-9.-]+)-([0-9a-f]{8})[0-9a-f]*\b`)
 
+// reason matches the reason of a condition.
+var reason = regexp.MustCompile(`^([A-Z][a-z0-9]+)+$`)
+
 // ShortenNames shortens the names of rendered configs in a text, such as infra@7a593f69.
 func ShortenNames(text string) string { return renderedName.ReplaceAllString(text, "$1@$2") }
 
@@ -42,8 +46,8 @@ type Table struct {
 	// MaxLines is how many lines a cell of the last column has at most, 0 for no limit. IsCut is true once one was cut.
 	MaxLines int
 	IsCut    bool
-	// MinWidths are the widths that columns have at least, by their names.
-	MinWidths map[string]int
+	// MinWidths and MaxWidths are the widths that columns have at least and at most, by their names.
+	MinWidths, MaxWidths map[string]int
 
 	hasHeader bool
 	// printed are the widths of the columns so far: rows that are printed later align with the earlier ones.
@@ -81,7 +85,13 @@ func (t *Table) PrintColored(rows [][]string, colors []map[string]Color) error {
 			t.printed[i] = t.MinWidths[name]
 		}
 	}
-	widths := fit(rows, t.printed, limit)
+	most := make([]int, len(t.Header))
+	for i, name := range t.Header {
+		if most[i] = t.MaxWidths[name]; most[i] == 0 || style.wide {
+			most[i] = math.MaxInt
+		}
+	}
+	widths := fit(rows, t.printed, most, limit)
 	if len(t.Header) > 0 && len(rows) > 0 {
 		t.printed = widths
 	}
@@ -117,8 +127,8 @@ func (t *Table) PrintColored(rows [][]string, colors []map[string]Color) error {
 }
 
 // fit returns the widths of columns that fit in a limit. The last column shrinks first, the others below their longest
-// words only if nothing else can shrink. The other columns have the least widths, if there are any.
-func fit(rows [][]string, least []int, limit int) []int {
+// words only if nothing else can shrink. The other columns have the least and most widths, if there are any.
+func fit(rows [][]string, least, most []int, limit int) []int {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -133,7 +143,7 @@ func fit(rows [][]string, least []int, limit int) []int {
 		}
 	}
 	for i := range least[:min(last, len(least))] {
-		widths[i], words[i] = max(widths[i], least[i]), max(words[i], least[i])
+		widths[i], words[i] = min(max(widths[i], least[i]), most[i]), min(max(words[i], least[i]), most[i])
 	}
 	words[last] = min(words[last], minWord)
 	for _, w := range widths {
@@ -173,7 +183,7 @@ func Say(out io.Writer, format string, args ...any) error {
 }
 
 // wrap splits a text between words into lines of at most some columns. Only longer words are split, paths after a
-// slash.
+// slash, and reasons before a capital.
 func wrap(text string, limit int) (lines []string) {
 	line, size := "", -1
 	for word := range strings.SplitSeq(text, " ") {
@@ -185,6 +195,8 @@ func wrap(text string, limit int) (lines []string) {
 			part := runewidth.Truncate(word, limit, "")
 			if slash := strings.LastIndex(part, "/"); slash > 0 {
 				part = part[:slash+1]
+			} else if capital := strings.LastIndexFunc(part, unicode.IsUpper); capital > 0 && reason.MatchString(word) {
+				part = part[:capital]
 			}
 			lines, word = append(lines, part), word[len(part):]
 			length = runewidth.StringWidth(word)

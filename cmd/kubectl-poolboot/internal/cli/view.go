@@ -47,8 +47,8 @@ type View struct {
 	// MaxLines is that of the Table on a terminal: in a file, nothing is cut. IsCut is true once a cell was cut.
 	MaxLines int
 	IsCut    bool
-	// MinWidths are those of the Table with --watch: most cells come later.
-	MinWidths map[string]int
+	// MinWidths are those of the Table with --watch: most cells come later. MaxWidths are always those of the Table.
+	MinWidths, MaxWidths map[string]int
 
 	// seen are the rows that were shown, as JSON.
 	seen  map[string]string
@@ -90,7 +90,7 @@ func (v *View) Show(rows ...Row) error {
 	}
 	return v.Output.Print(v.Out, objects, func(out io.Writer) error {
 		if v.lines == nil {
-			v.lines = &Table{Out: out, Header: v.Header}
+			v.lines = &Table{Out: out, Header: v.Header, MaxWidths: v.MaxWidths}
 			if isTerminal(v.Out) {
 				v.lines.MaxLines = v.MaxLines
 			}
@@ -150,7 +150,7 @@ func (v *View) draw() (isDrawn bool, err error) {
 	}
 	var text bytes.Buffer
 	rows := slices.SortedFunc(maps.Values(v.rows), func(a, b Row) int { return cmp.Compare(a.Key, b.Key) })
-	table := &Table{Out: StyledAs(v.Output.styled(v.Out), &text), Header: v.Header, MaxLines: v.MaxLines}
+	table := &Table{Out: StyledAs(v.Output.styled(v.Out), &text), Header: v.Header, MaxLines: v.MaxLines, MaxWidths: v.MaxWidths}
 	if err := printRows(table, false, rows); err != nil {
 		return false, err
 	}

@@ -44,8 +44,9 @@ type PoolStatus struct {
 	Failed  int `json:"failed"`
 	// Since is when the pool became ready or stopped being ready.
 	Since time.Time `json:"since,omitzero"`
-	// Problem is what failed or holds the hosts back, or "".
+	// Problem is what failed or holds the hosts back, or "". brief is it without what a table has twice.
 	Problem string `json:"problem"`
+	brief   string
 	// States are those of the hosts.
 	States []HostStatus `json:"-"`
 }
@@ -162,9 +163,10 @@ func (s *PoolStatus) addFailed(configs []bootstrapv1.PoolbootConfig) {
 		what += " or are in no pool"
 	}
 	if s.Problem != "" {
-		s.Problem += "; "
+		s.Problem, s.brief = s.Problem+"; ", s.brief+"; "
 	}
-	s.Problem += fmt.Sprintf("hosts that %s: %d, see kubectl poolboot boots -n %s", what, failed, s.Namespace)
+	hosts := fmt.Sprintf("hosts that %s: %d, see kubectl poolboot boots -n %s", what, failed, s.Namespace)
+	s.Problem, s.brief = s.Problem+hosts, s.brief+hosts
 }
 
 func newPoolStatus(s summary) PoolStatus {
@@ -186,24 +188,25 @@ func newPoolStatus(s summary) PoolStatus {
 	if ready != nil {
 		status.Since = ready.LastTransitionTime.Time
 	}
-	problemOf := func(err error) string {
-		if host, ok := errors.AsType[hostError](err); ok {
-			return host.text()
-		}
-		return strings.TrimPrefix(err.Error(), describe(p)+": ")
+	problem := cmp.Or(s.failure(), textError(s.hold()), s.lateDrain(), s.retry())
+	if problem == nil && ready != nil && outlook.Of(ready.Reason) == outlook.Retries {
+		problem = textError(ready.Message)
 	}
-	if err := s.failure(); err != nil {
-		status.Problem = problemOf(err)
-	} else {
-		status.Problem = s.hold()
-	}
-	if slow := cmp.Or(s.lateDrain(), s.retry()); status.Problem == "" && slow != nil {
-		status.Problem = problemOf(slow)
-	}
-	if status.Problem == "" && ready != nil && outlook.Of(ready.Reason) == outlook.Retries {
-		status.Problem = ready.Message
+	if host, ok := errors.AsType[hostError](problem); ok {
+		status.Problem, status.brief = host.text(host.Message), host.text(host.brief())
+	} else if problem != nil {
+		status.Problem = strings.TrimPrefix(problem.Error(), describe(p)+": ")
+		status.brief = status.Problem
 	}
 	return status
+}
+
+// textError returns an error with a text, or nil without one.
+func textError(text string) error {
+	if text == "" {
+		return nil
+	}
+	return errors.New(text)
 }
 
 // fleetHeader are the columns of the table of pools.
@@ -237,6 +240,10 @@ func (o *statusOptions) fleetRows(statuses []PoolStatus) []cli.Row {
 		if o.output.Format == cli.FormatWide {
 			cells = append(cells, s.Cluster)
 		}
+		problem := s.brief
+		if o.output.Format == cli.FormatWide {
+			problem = s.Problem
+		}
 		colors, name := map[string]cli.Color{}, ""
 		if s.Pool != "" {
 			name = "machineconfigpool." + poolv1.GroupVersion.Group + "/" + s.Pool
@@ -247,7 +254,7 @@ func (o *statusOptions) fleetRows(statuses []PoolStatus) []cli.Row {
 		if s.Hosts > 0 && s.Updated == s.Hosts {
 			colors["UPDATED"] = cli.Green
 		}
-		rows[i] = cli.Row{Key: s.Namespace + "\x00" + s.Pool, Object: s, Name: name, Cells: append(cells, o.overview("", s.Problem)), Colors: colors}
+		rows[i] = cli.Row{Key: s.Namespace + "\x00" + s.Pool, Object: s, Name: name, Cells: append(cells, problem), Colors: colors}
 	}
 	return rows
 }

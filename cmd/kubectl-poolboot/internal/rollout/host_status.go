@@ -53,15 +53,16 @@ type HostStatus struct {
 	isRetrying bool
 	// isDrainLate is true while the Node is drained for longer than the pool's drainTimeoutSeconds.
 	isDrainLate bool
-	// told is the revision that the host was told to have. isUnanswered is true until its agent answers.
-	told         string
-	isUnanswered bool
+	// told is the revision that the host was told to have, and toldConfig its rendered config. isUnanswered is true
+	// until its agent answers.
+	told, toldConfig string
+	isUnanswered     bool
 }
 
 // newHostStatus returns the state of a host of a pool.
 func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) HostStatus {
 	h := HostStatus{name: record.HostName(config), PoolbootConfig: config.Name, Node: config.Status.NodeRef.Name, Current: config.Status.Boot.ServedConfiguration.Name, Desired: p.Status.Configuration.Name,
-		Agent: config.Status.Update.AgentVersion, told: config.Status.Update.DesiredRevision, isUnanswered: config.Status.Update.UnansweredTime != nil}
+		Agent: config.Status.Update.AgentVersion, told: config.Status.Update.DesiredRevision, toldConfig: config.Status.Update.Desired.Name, isUnanswered: config.Status.Update.UnansweredTime != nil}
 	switch {
 	case config.Status.HostRef.IsDefined():
 		h.Host = config.Status.HostRef.Name
@@ -90,7 +91,7 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 		}
 	}
 	if entry := rollout.StagingOf(p.Status.Staging, config.Name); entry != nil && h.State == bootstrapv1.UpdateWaitingReason && entry.StartTime != nil {
-		h.State, h.Since, h.Message = staging, entry.StartTime.Time, fmt.Sprintf("Node %s runs %s, and its host downloads what the update to %s needs", h.Node, h.Current, h.Desired)
+		h.State, h.Since, h.Message = staging, entry.StartTime.Time, fmt.Sprintf("%s, and its host downloads what the update to %s needs", rollout.LeadRuns.Of(h.Node, h.Current, ""), h.Desired)
 	}
 	h.IsInUpdate = config.Status.Update.Stage != "" || slices.Contains(
 		[]string{bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateApplyingFirmwareReason, bootstrapv1.UpdateVerifyingReason}, h.State)
@@ -127,6 +128,11 @@ func (h *HostStatus) addNode(p *poolv1.MachineConfigPool, config *bootstrapv1.Po
 			h.IsWrong, h.IsUpdated = true, false
 		}
 	}
+}
+
+// brief returns the message without what other columns have.
+func (h HostStatus) brief() string {
+	return rollout.WithoutLead(h.Message, h.Node, h.Current, h.toldConfig)
 }
 
 // runsDesired reports whether the host runs what its pool hands out.
@@ -205,7 +211,10 @@ func (o *statusOptions) hostRows(hosts []HostStatus) []cli.Row {
 		if !h.Since.IsZero() {
 			since = duration.HumanDuration(time.Since(h.Since))
 		}
-		message := h.Message
+		message := strings.TrimPrefix(h.brief(), "Node "+h.Node+" ")
+		if o.output.Format == cli.FormatWide {
+			message = h.Message
+		}
 		if strings.HasPrefix(h.Reboot, "yes") {
 			message += ". Reboot: " + h.Reboot
 		}
@@ -224,7 +233,7 @@ func (o *statusOptions) hostRows(hosts []HostStatus) []cli.Row {
 			color = cli.Green
 		}
 		rows[i] = cli.Row{Key: h.Node + "\x00" + h.PoolbootConfig, Object: h, Name: "poolbootconfig." + bootstrapv1.GroupVersion.Group + "/" + h.PoolbootConfig,
-			Cells: append(cells, o.overview(h.Node, message)), Colors: map[string]cli.Color{"STATE": color}}
+			Cells: append(cells, message), Colors: map[string]cli.Color{"STATE": color}}
 	}
 	return rows
 }

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -128,12 +126,14 @@ func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *pool
 }
 
 func (o *statusOptions) view(header []string, maxLines int, pools ...poolv1.MachineConfigPool) *cli.View {
+	const state = len(bootstrapv1.AgentNotAnsweringReason)
 	config := 0 // the rendered configs of the pools, also before they have one
 	for i := range pools {
 		config = max(config, len(pools[i].Name+"@01234567"))
 	}
 	return &cli.View{Out: o.streams.Out, Output: &o.output, Watch: o.watch, Header: header, MaxLines: maxLines,
-		MinWidths: map[string]int{"STATE": len(bootstrapv1.AgentNotAnsweringReason), "CURRENT": config, "DESIRED": config, "CONFIG": config, "UPDATED": len("100/100, paused"), "SINCE": len(cli.None)}}
+		MinWidths: map[string]int{"STATE": state, "CURRENT": config, "DESIRED": config, "CONFIG": config, "UPDATED": len("100/100, paused"), "SINCE": len(cli.None)},
+		MaxWidths: map[string]int{"STATE": state}}
 }
 
 // noteCut says how to see what was cut.
@@ -141,18 +141,6 @@ func (o *statusOptions) noteCut(view *cli.View) {
 	if view.IsCut {
 		fmt.Fprintln(o.streams.ErrOut, "Texts that end with … are longer: to see all of them, add -o wide")
 	}
-}
-
-// repeated matches the beginning of the message of a host that its columns have too.
-var repeated = regexp.MustCompile(`(^|: )(?:(?:the update of )?Node \S+ (?:to \S+ failed (?:and was undone|before it changed anything), so it )?runs \S+(?:, and a running host cannot change to \S+: |: |, and |\. )` +
-	`|Node \S+ (?:is drained|is being changed|was changed, and its host reboots|was changed, and must stay Ready) to run \S+(?:: |\. ))`)
-
-// overview returns a message about a Node for a table that is not wide, without what other columns have.
-func (o *statusOptions) overview(node, message string) string {
-	if o.output.Format == cli.FormatWide {
-		return message
-	}
-	return strings.TrimPrefix(repeated.ReplaceAllString(message, "$1"), "Node "+node+" ")
 }
 
 // statesOf returns the states of the hosts of a pool, and of those that have not joined yet.
@@ -283,8 +271,10 @@ func (e hostError) Error() string {
 	return fmt.Sprintf("host %s: %s: see %s", e.name, e.State, command)
 }
 
-// text returns the message, too.
-func (e hostError) text() string { return fmt.Sprintf("host %s: %s: %s", e.name, e.State, e.Message) }
+// text returns a message, too.
+func (e hostError) text(message string) string {
+	return fmt.Sprintf("host %s: %s: %s", e.name, e.State, message)
+}
 
 // held returns what holds the hosts back: a drain that takes too long, or while no host is being updated, a pause, the
 // maintenance window or a gate. It returns nil if nothing does.

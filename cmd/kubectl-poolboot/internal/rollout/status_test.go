@@ -86,17 +86,27 @@ var _ = Describe("status", func() {
 		Expect(clitest.Rows(s.run("status").Out)[1]).To(HaveSuffix("host a: Draining: The drain takes longer than spec.updates.drainTimeoutSeconds (600): Pod web"))
 	})
 
-	It("has the same columns with --watch from the first line on, also for longer states and configs", func(ctx SpecContext) {
+	DescribeTable("has the same columns with --watch from the first line on, also for longer states and configs", func(ctx SpecContext, reason string) {
 		s := newSite(func(p *poolv1.MachineConfigPool) { p.Status.Configuration.Name = "" }, waits("a"))
 		ended := make(chan clitest.Result, 1)
 		go func() { ended <- s.run("status", "infra", "--watch", "--timeout", "2s") }()
 		Eventually(s.watches.Load).Should(BeEquivalentTo(2))
 		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) {
-			setUpdated(c, metav1.ConditionFalse, bootstrapv1.AgentNotAnsweringReason, "stopped")
+			setUpdated(c, metav1.ConditionFalse, reason, "stopped")
 			c.Status.Boot.ServedConfiguration.Name = "rendered-infra-" + strings.Repeat("0", 32)
 		})
 		lines := strings.Split((<-ended).Out, "\n")
 		Expect(strings.Index(lines[2], "stopped")).To(Equal(strings.Index(lines[0], "MESSAGE")), strings.Join(lines, "\n"))
+	},
+		Entry("AgentNotAnswering", bootstrapv1.AgentNotAnsweringReason),
+		Entry("CertificateNotAccepted, in two lines", bootstrapv1.CertificateNotAcceptedReason),
+	)
+
+	It("leaves out of a message only what its columns have, also if the message looks like one of others", func() {
+		long := "the update of Node other to x failed and was undone, so it runs y: disk full"
+		s := newSite(nil, newHost("a", oldConfig, newConfig, metav1.ConditionFalse, "Degraded", "Node a runs "+oldConfig+", and its agent reports: "+long))
+		Expect(clitest.Rows(s.run("status", "infra").Out)[1]).To(HaveSuffix(" 15m its agent reports: " + long))
+		Expect(clitest.Rows(s.run("status").Out)[1]).To(HaveSuffix(" host a: Degraded: its agent reports: " + long))
 	})
 
 	It("shows a long message whole in a file", func() {
