@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
@@ -167,8 +168,13 @@ func (h *host) inUpdate(o outcome) *metav1.Condition {
 	if reason, firmware := h.describeFirmware(); reason != "" {
 		return newUpdated(metav1.ConditionFalse, reason, "%s. %s", message, firmware)
 	}
+	for _, c := range h.Node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && h.Report.State != agentv1.Draining {
+			message += ". The Node has not been Ready since " + c.LastTransitionTime.UTC().Format(time.RFC3339)
+		}
+	}
 	if isLate, _ := h.overdue(o.in.pool, o.now); isLate {
-		message += fmt.Sprintf(". It has been so since %s, which is longer than spec.updates.readyDeadlineSeconds of its pool allows: check the console of the host, or replace it",
+		message += fmt.Sprintf(". The stage began at %s, which is longer ago than spec.updates.readyDeadlineSeconds of its pool allows: check the console of the host, or replace it",
 			h.Config.Status.Update.StageTime.UTC().Format(time.RFC3339))
 	}
 	return newUpdated(metav1.ConditionFalse, string(h.Report.State), "%s", message)

@@ -63,7 +63,7 @@ var _ = Describe("A host that is interrupted in the middle of its update", func(
 		w.changeNode(ctx, 0, func(node *corev1.Node) { setReady(node, false) })
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(Equal([]int{0}))
-		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateRebootingReason), HaveField("Message", Not(ContainSubstring("console")))))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateRebootingReason), HaveField("Message", And(MatchRegexp(`\. The Node has not been Ready since 20\S+Z$`), Not(ContainSubstring("console"))))))
 		config := w.config(ctx, 0)
 		config.Status.Update.StageTime = &metav1.Time{Time: time.Now().Add(-time.Hour)}
 		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
