@@ -67,6 +67,7 @@ var _ = Describe("No other code decides", func() {
 			"cmd/kubectl-poolboot/internal/diff/pools.go",                           // the same
 			"cmd/kubectl-poolboot/internal/rollout/fleet.go",                        // the same
 			"cmd/kubectl-poolboot/internal/rollout/host_status.go",                  // the same
+			"cmd/kubectl-poolboot/internal/rollout/history.go",                      // the same
 			"cmd/kubectl-poolboot/internal/input/objects.go",                        // whether a file gives a role at all
 			"controllers/internal/workload/management.go",                           // which pools are concerned by an event of a host
 			"controllers/host/boot/pool.go", "controllers/internal/update/slots.go", // whether the recorded pool is still the pool

@@ -19,6 +19,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -74,9 +75,9 @@ handed out again is listed again. Those that exist and were not handed out, as i
 of their creation. A paused pool can hand out those that are not listed as deleted.
 
 With --configuration, list the updates of hosts to this config: when each began and ended, and why it failed. A host has
-its last 5 updates on record. Then follow the MachineConfigs, and the pool, that were changed before it was handed out,
-when, and by which manager of managedFields: a client, not a user. An object that was changed again later counts for the
-later config only.`,
+its last 5 updates on record, until its Machine is deleted. Then follow the MachineConfigs, and the pool, that were
+changed before it was handed out, when, and by which manager of managedFields: a client, not a user. An object that was
+changed again later counts for the later config only.`,
 		Example: `  # What the pool handed out, and which hosts run it
   kubectl poolboot rollout history infra -n metal
 
@@ -106,7 +107,7 @@ later config only.`,
 				return printRevisions(out, output.Format == cli.FormatWide, revisions)
 			}
 			if !slices.ContainsFunc(revisions, func(r revision) bool { return len(r.Updates) > 0 }) {
-				if _, err := fmt.Fprintf(streams.ErrOut, "no host has an update to it on record: a host keeps its last %d updates, and older ones are not kept\n", bootstrapv1.MaxUpdateHistory); err != nil {
+				if _, err := fmt.Fprintf(streams.ErrOut, "no host has an update to it on record: a host keeps its last %d updates, until its Machine is deleted\n", bootstrapv1.MaxUpdateHistory); err != nil {
 					return err
 				}
 			}
@@ -122,7 +123,7 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := listHosts(ctx, cluster, p)
+	hosts, err := listConfigs(ctx, cluster, p)
 	if err != nil {
 		return nil, err
 	}
@@ -161,16 +162,22 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 	if target := last[p.Status.Prediction.Configuration]; target != nil {
 		target.Waits = !target.HandedOut
 	}
-	for _, h := range hosts {
-		if r := last[h.Status.Boot.ServedConfiguration.Name]; r != nil {
-			r.Running = append(r.Running, h.Status.NodeRef.Name)
+	for _, h := range hosts.Items {
+		if h.Status.PoolRole != p.Spec.PoolRole {
+			continue
 		}
-		if r := last[h.Status.Update.Desired.Name]; r != nil && r != last[h.Status.Boot.ServedConfiguration.Name] {
-			r.Told = append(r.Told, h.Status.NodeRef.Name)
+		name, runs, told := record.HostName(&h), last[h.Status.Boot.ServedConfiguration.Name], last[h.Status.Update.Desired.Name]
+		if isIn(p, &h) { // of one that is being deleted, its record counts
+			if runs != nil {
+				runs.Running = append(runs.Running, name)
+			}
+			if told != nil && told != runs {
+				told.Told = append(told.Told, name)
+			}
 		}
 		reason := conditions.GetReason(&h, bootstrapv1.UpdatedCondition)
-		if r := last[h.Status.Update.Desired.Name]; r != nil && (reason == bootstrapv1.UpdateDegradedReason || reason == bootstrapv1.UpdateUnreconcilableReason) {
-			r.Failed = append(r.Failed, h.Status.NodeRef.Name)
+		if told != nil && (reason == bootstrapv1.UpdateDegradedReason || reason == bootstrapv1.UpdateUnreconcilableReason) {
+			told.Failed = append(told.Failed, name)
 		}
 		for _, u := range h.Status.Update.History {
 			r := last[u.Configuration]
@@ -182,10 +189,10 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 			if r == nil {
 				continue
 			}
-			r.Updates = append(r.Updates, hostUpdate{h.Status.NodeRef.Name, u})
+			r.Updates = append(r.Updates, hostUpdate{name, u})
 			switch {
 			case u.Message != "", u.Result == bootstrapv1.UpdateResultDegraded, u.Result == bootstrapv1.UpdateResultUnreconcilable: // Superseded can have a message
-				r.Failed = append(r.Failed, h.Status.NodeRef.Name)
+				r.Failed = append(r.Failed, name)
 			}
 		}
 	}

@@ -97,6 +97,15 @@ var _ = Describe("history", func() {
 		Expect(s.run("history", "infra", "--configuration", "no").ErrOut).To(ContainSubstring("--configuration: MachineConfigPool edge/infra has no rendered config no"))
 	})
 
+	It("names a host that failed while its Machine is being deleted, and not as one that runs a config", func() {
+		gone := failed("b", newConfig)
+		gone.DeletionTimestamp, gone.Finalizers = ptr.To(metav1.Now()), []string{"poolboot.io/test"}
+		gone.Status.Update.History = []bootstrapv1.HostUpdate{{Configuration: newConfig, StartTime: ptr.To(metav1.Now()), Result: "Degraded", Message: "web.service: it failed"}}
+		s := newSite(handedOut(newConfig), done("a"), gone)
+		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[1:]).To(HaveExactElements(HaveSuffix("now a <none> b <none>")))
+		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra", "--configuration", newConfig)))).To(ContainElement(And(HavePrefix("b "), HaveSuffix("web.service: it failed"))))
+	})
+
 	It("names who changed the MachineConfigs and the pool between two configs, and no one who changed something else", func() {
 		begin := time.Now().Truncate(time.Second)
 		field := func(manager, fields, subresource string, seconds int) metav1.ManagedFieldsEntry {
@@ -128,7 +137,7 @@ var _ = Describe("history", func() {
 	It("says that older updates are not kept if no host has one to a config on record", func() {
 		s := newSite(handedOut(newConfig), done("a"))
 		Expect(s.run("history", "infra", "--configuration", newConfig).ErrOut).To(Equal(
-			"no host has an update to it on record: a host keeps its last 5 updates, and older ones are not kept\n"))
+			"no host has an update to it on record: a host keeps its last 5 updates, until its Machine is deleted\n"))
 	})
 
 	It("lists what a config changed when it was handed out, also if the config before it is deleted", func(ctx SpecContext) {
