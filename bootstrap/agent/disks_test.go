@@ -91,7 +91,7 @@ var _ = Describe("A host whose pool has other disks for new hosts only", func() 
 		revision := w.offer(w.assign("rendered-b", withDisk("b", "/dev/sdb", "x")))
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(Equal("Unreconcilable " + revision))
-		Expect(w.reason()).To(ContainSubstring("disk /dev/sdb: it changes, and a host applies it only when it is installed: replace the Machine, restore the entry, or set spec.updates.diskPolicy to NewHostsOnly"))
+		Expect(w.reason()).To(ContainSubstring("disk /dev/sdb: a host applies it only when it is installed: replace the Machine, undo the change, or set spec.updates.diskPolicy to NewHostsOnly"))
 		Expect(outdated(w)).NotTo(BeEmpty())
 	})
 

@@ -24,6 +24,20 @@ func fromYAML(name, role, spec string) poolv1.MachineConfig {
 	return config
 }
 
+var _ = DescribeTable("ListChanges names a drop-in, and its unit only if that changes too:", func(before, after string, changes ...string) {
+	units := func(unit string) poolv1.MachineConfigSpec {
+		return fromYAML("a", "infra", "config: {systemd: {units: ["+unit+"]}}").Spec
+	}
+	Expect(pool.ListChanges(units(before), units(after))).To(Equal(changes))
+},
+	Entry("one that is added", "", `{name: a.service, dropins: [{name: b.conf, contents: "[Unit]"}]}`, "+ drop-in b.conf of unit a.service"),
+	Entry("one that is changed, of a unit with contents", `{name: a.service, contents: "[Unit]", dropins: [{name: b.conf, contents: "[Unit]"}, {name: c.conf}]}`,
+		`{name: a.service, contents: "[Unit]", dropins: [{name: b.conf, contents: "[Service]"}, {name: c.conf}]}`, "~ drop-in b.conf of unit a.service"),
+	Entry("one that is removed with its unit", `{name: a.service, enabled: false, dropins: [{name: b.conf}]}`, "", "- drop-in b.conf of unit a.service", "- unit a.service"),
+	Entry("a unit alone", `{name: a.service, dropins: [{name: b.conf}]}`, `{name: a.service, mask: true, dropins: [{name: b.conf}]}`, "+ unit a.service"),
+	Entry("a unit that is only named", "", "{name: a.service}", "+ unit a.service"),
+)
+
 // Each entry is one case of the merge of worker's MachineConfig with a custom pool's.
 var _ = Describe("Render of worker's MachineConfig and the custom pool's", func() {
 	pools := []poolv1.MachineConfigPool{newPool("worker"), newPool("infra")}

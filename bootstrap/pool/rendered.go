@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/ptr"
 
@@ -92,12 +93,36 @@ func differing(before, after update.Config) map[string]bool {
 	plan := update.New(before, after, update.DefaultPolicy(), update.AllCapabilities)
 	entries := map[string]bool{}
 	for _, change := range plan.Changes {
-		entries[change.String()] = true
+		if change.Kind != update.KindUnit {
+			entries[change.String()] = true
+			continue
+		}
+		from, to := unitOf(before, change.Name), unitOf(after, change.Name)
+		onlyDropins := false
+		for _, dropin := range slices.Concat(from.Dropins, to.Dropins) {
+			isIt := func(other types.Dropin) bool { return ignition.Equal(dropin, other) }
+			if !slices.ContainsFunc(from.Dropins, isIt) || !slices.ContainsFunc(to.Dropins, isIt) {
+				entries[fmt.Sprintf("drop-in %s of %s", dropin.Name, change)], onlyDropins = true, true
+			}
+		}
+		if from.Dropins, to.Dropins = nil, nil; !onlyDropins || !ignition.Equal(from, to) {
+			entries[change.String()] = true
+		}
 	}
 	for _, obstacle := range plan.Obstacles { // disks, for example, are no changes that a running host could make
 		entries[obstacle.Item.String()] = true
 	}
 	return entries
+}
+
+// unitOf returns a unit of a configuration, or one with only this name.
+func unitOf(config update.Config, name string) types.Unit {
+	for _, unit := range config.Ignition.Systemd.Units {
+		if unit.Name == name {
+			return unit
+		}
+	}
+	return types.Unit{Name: name}
 }
 
 func parseBoth(from, to poolv1.MachineConfigSpec) (before, after update.Config, err error) {

@@ -27,8 +27,8 @@ type Obstacle struct {
 func (o Obstacle) String() string { return fmt.Sprintf("%s: %s: %s", o.Item, o.Why, o.Remedy) }
 
 const (
-	onlyWhenInstalled = "it changes, and a host applies it only when it is installed"
-	replaceMachine    = "replace the Machine, or restore the entry"
+	onlyWhenInstalled = "a host applies it only when it is installed"
+	replaceMachine    = "replace the Machine, or undo the change"
 )
 
 // findObstacles returns the entries that no running host can change.
@@ -49,11 +49,11 @@ func findObstacles(before, after Config, onHost differing) (obstacles []Obstacle
 			"use spec.kernelArguments of the MachineConfig instead, or replace the Machine"})
 	}
 	for _, item := range diskDifferences(from.Storage, to.Storage) {
-		why, remedy := onlyWhenInstalled, "entry"
+		why := onlyWhenInstalled
 		if item.Name == "" {
-			why, remedy = "the order of the entries changes, and a host applies it only when it is installed", "order"
+			why = "the order of the entries changes, and " + onlyWhenInstalled
 		}
-		obstacles = append(obstacles, Obstacle{item, why, "replace the Machine, restore the " + remedy + ", or set spec.updates.diskPolicy to NewHostsOnly"})
+		obstacles = append(obstacles, Obstacle{item, why, "replace the Machine, undo the change, or set spec.updates.diskPolicy to NewHostsOnly"})
 	}
 	return slices.Concat(obstacles,
 		refuseEach(KindFile, changed(from.Storage.Files, to.Storage.Files, onHost), refuseFile),

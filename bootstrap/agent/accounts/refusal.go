@@ -24,7 +24,7 @@ func (e Executor) Refusal(_ context.Context, operation update.Operation) string 
 	case err != nil:
 		return err.Error()
 	case why != "":
-		return why + ", and files on the host depend on it: replace the Machine, or restore the entry"
+		return why + ", and files on the host depend on it: replace the Machine, or undo the change"
 	}
 	return ""
 }

@@ -62,9 +62,9 @@ type change struct {
 
 // isOwn reports whether an item is a script or unit of Poolboot, which contains nothing that a user wrote.
 func (i item) isOwn() bool {
-	const kubelet = ignition.KubeletUnit + ".d/"
+	const ofKubelet = " of unit " + ignition.KubeletUnit
 	return ignition.IsOwnFile(i.name) || i.kind == "unit" && strings.HasPrefix(i.name, ignition.OwnUnitPrefix) ||
-		i.kind == "drop-in" && (i.name == kubelet+ignition.OwnDropin || i.name == kubelet+ignition.ReservedDropin)
+		i.kind == "drop-in" && (i.name == ignition.OwnDropin+ofKubelet || i.name == ignition.ReservedDropin+ofKubelet)
 }
 
 // compare returns the items that differ between two rendered configs, by kind and name.
@@ -133,11 +133,13 @@ func listItems(spec poolv1.MachineConfigSpec) (map[item]*entry, error) {
 		for _, one := range found {
 			fields := one.(map[string]any)
 			name, _ := fields[of.key].(string)
-			items[item{of.kind, name}] = newEntry(fields, of.kind == "LUKS volume", of.key, "dropins")
 			dropins, _, _ := unstructured.NestedSlice(fields, "dropins")
+			if len(dropins) == 0 || len(fields) > 2 { // more than its name and drop-ins
+				items[item{of.kind, name}] = newEntry(fields, of.kind == "LUKS volume", of.key, "dropins")
+			}
 			for _, dropin := range dropins {
 				fields := dropin.(map[string]any)
-				items[item{"drop-in", fmt.Sprintf("%s.d/%s", name, fields["name"])}] = newEntry(fields, false, "name")
+				items[item{"drop-in", fmt.Sprintf("%s of unit %s", fields["name"], name)}] = newEntry(fields, false, "name")
 			}
 		}
 	}

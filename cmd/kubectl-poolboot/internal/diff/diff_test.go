@@ -222,7 +222,8 @@ $`))
 			"  ~ file /etc/a\n      -contents: from https://example.com/a\n      +contents: from https://example.com/b\n"),
 		Entry("a unit", unit(`enabled: false, contents: "[Install]\nAlso=b.service"`), unit(`enabled: true, contents: "[Install]\nAlso=b.service"`), "  ~ unit a.service\n         [Install]\n         Also=b.service\n         (no newline at the end)\n      -enabled: false\n      +enabled: true\n"),
 		Entry("a drop-in", "{}", unit(`dropins: [{name: b.conf, contents: "[Unit]\n"}]`),
-			"  + unit a.service\n  + drop-in a.service.d/b.conf\n      +contents:\n      +  [Unit]\n"),
+			"  + drop-in b.conf of unit a.service\n      +contents:\n      +  [Unit]\n"),
+		Entry("a unit with a drop-in", "{}", unit(`contents: "[Service]", dropins: [{name: b.conf, contents: "[Unit]\n"}]`), "  + unit a.service\n"),
 		Entry("a user's keys", user(`sshAuthorizedKeys: [ssh-rsa A]`), user(`sshAuthorizedKeys: [ssh-rsa A, ssh-rsa B]`),
 			"  ~ user core\n       sshAuthorizedKeys:\n         ssh-rsa A\n      +  ssh-rsa B\n"),
 		Entry("FIPS mode", "{}", "{fips: true}", "  ~ fips\n      -false\n      +true\n"),
@@ -267,7 +268,7 @@ $`))
 		Entry("overwrite", files("mode: 0644, overwrite: false"), files("mode: 0644"), "no: nothing changes on the host"),
 		Entry("another notation, as in OpenShift", files(`contents: {source: "data:,a"}`), files(`contents: {source: "data:;base64,YQ=="}`), "yes: file /etc/a"),
 		Entry("what no running host can do", "{}", "{fips: true}",
-			"is not enough: a running host can't apply the config\n    fips: it changes, and a host applies it only when it is installed: replace the Machine, or restore the entry"),
+			"is not enough: a running host can't apply the config\n    fips: a host applies it only when it is installed: replace the Machine, or undo the change"),
 	)
 
 	It("uses the disruption policy in the files, and that of worker", func() {

@@ -53,7 +53,7 @@ var _ = Describe("plan", func() {
 			"changes":[{"entry":"file /etc/a","actions":[{"type":"Reboot"}],"reason":"no policy covers it"}],"actions":[{"type":"Reboot"}],"drain":true,"reboot":true}`))
 		Expect(clitest.ExpectSuccess(planning("{kernelArguments: [a]}", "{kernelArguments: [a]}", "-o", "json"))).To(MatchJSON(`{"possible":true,"reasons":[],"changes":[],"actions":[{"type":"None"}],"drain":false,"reboot":false}`))
 		Expect(clitest.ExpectSuccess(planning("{}", "{fips: true}", "-o", "json"))).To(beWithoutChanges(`{"possible":false,"actions":[],"drain":false,"reboot":false,
-			"reasons":["fips: it changes, and a host applies it only when it is installed: replace the Machine, or restore the entry"]}`))
+			"reasons":["fips: a host applies it only when it is installed: replace the Machine, or undo the change"]}`))
 	})
 
 	It("prints by which method the host reboots, and why not by that of the pool", func() {
@@ -84,7 +84,7 @@ Drain:    yes
 Reboot:   yes
 `))
 		Expect(clitest.ExpectSuccess(planning("{}", "{}"))).To(Equal("Possible: yes\nActions:  None\nDrain:    no\nReboot:   no\n"))
-		Expect(clitest.ExpectSuccess(planning("{}", "{fips: true}"))).To(Equal("Possible: no\n  fips: it changes, and a host applies it only when it is installed: replace the Machine, or restore the entry\n"))
+		Expect(clitest.ExpectSuccess(planning("{}", "{fips: true}"))).To(Equal("Possible: no\n  fips: a host applies it only when it is installed: replace the Machine, or undo the change\n"))
 	})
 
 	It("prints the units that stop and start, and restarts none that stops", func() {
@@ -138,8 +138,8 @@ Disks:    the host keeps its own, and does not get disk /dev/sdb, LUKS volume da
 			"outdatedDisks":["disk /dev/sdb","LUKS volume data","filesystem /dev/mapper/data","unit srv.mount"]}`))
 		own := clitest.WriteFile("own.yaml", with("worker", "diskPolicy: NewHostsOnly"), with("infra", "diskPolicy: Refuse"))
 		Expect(clitest.ExpectSuccess(planning("{}", disks, "--policy", own))).To(And(ContainSubstring("Possible: no\n"),
-			ContainSubstring("disk /dev/sdb: it changes, and a host applies it only when it is installed: replace the Machine, restore the entry, or"),
-			ContainSubstring("set spec.updates.diskPolicy to NewHostsOnly\n")))
+			ContainSubstring("disk /dev/sdb: a host applies it only when it is installed: replace the Machine, undo the change, or"),
+			ContainSubstring("spec.updates.diskPolicy to NewHostsOnly\n")))
 	})
 
 	It("prints no contents and no password", func() {
