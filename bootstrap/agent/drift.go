@@ -38,9 +38,11 @@ type current struct {
 	osDrift   []update.Drift
 	// enablement is that of the units of the configuration that it does not mask, update.Preset if it says nothing.
 	enablement map[string]update.Enablement
-	repairs    bool
-	offer      *assignment.Agent
-	drift      []update.Drift
+	// extended are the units for which it has only drop-ins, and that have to exist.
+	extended map[string]bool
+	repairs  bool
+	offer    *assignment.Agent
+	drift    []update.Drift
 }
 
 // argumentsOf returns the single kernel arguments of a configuration.
@@ -65,7 +67,7 @@ func (a *Agent) loadCurrent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := &current{revision: t.revision, config: t.Config.Name, arguments: argumentsOf(t.config), os: t.config.OS, repairs: t.RepairsDrift, offer: t.Agent, enablement: map[string]update.Enablement{}, paths: map[string]bool{}}
+	c := &current{revision: t.revision, config: t.Config.Name, arguments: argumentsOf(t.config), os: t.config.OS, repairs: t.RepairsDrift, offer: t.Agent, enablement: map[string]update.Enablement{}, extended: map[string]bool{}, paths: map[string]bool{}}
 	for name := range hosttree.New(t.config.Ignition) {
 		c.paths[name] = true
 	}
@@ -73,6 +75,8 @@ func (a *Agent) loadCurrent(ctx context.Context) error {
 		c.units = append(c.units, unit.Name)
 		if !ptr.Deref(unit.Mask, false) {
 			c.enablement[unit.Name] = enablementOf(unit)
+			isPattern := strings.Contains(unit.Name, "@.") || strings.Contains(unit.Name, "-.") // of templates and of prefixes
+			c.extended[unit.Name] = len(unit.Dropins) > 0 && ptr.Deref(unit.Contents, "") == "" && unit.Enabled == nil && !isPattern
 		}
 	}
 	texts := make([]string, len(t.outdated))

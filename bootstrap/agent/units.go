@@ -99,6 +99,8 @@ func (a *Agent) unitProblems(ctx context.Context) (problems []unitstate.Problem,
 		}
 		if problem := state.Problem(isKubelet); problem != nil {
 			problems = append(problems, *problem)
+		} else if !isKubelet && state.Load == "not-found" && a.current.extended[state.Unit] {
+			problems = append(problems, unitstate.Problem{Unit: state.Unit, What: agentv1.DropInsUnused + ": correct its name, or remove them"})
 		} else if !isKubelet && state.Load == "not-found" && a.current.enablement[state.Unit] == update.Enabled {
 			problems = append(problems, unitstate.Problem{Unit: state.Unit, What: "the configuration enables it, and it " + agentv1.UnitMissing +
 				": correct its name, set its contents in a MachineConfig, or use an image that has it"})

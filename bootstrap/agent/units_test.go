@@ -173,6 +173,25 @@ var _ = Describe("A host that is in no update", func() {
 		Expect(look(0)).To(Equal("web.service: the configuration enables it, and it does not exist on the host: correct its name, set its contents in a MachineConfig, or use an image that has it"))
 	})
 
+	It("reports a unit that does not exist and for which its configuration has only drop-ins", func() {
+		stop()
+		dropin := func(name string) types.Unit {
+			return types.Unit{Name: name, Dropins: []types.Dropin{{Name: "10-a.conf", Contents: ptr.To("[Service]")}}}
+		}
+		config := withFiles("/etc/none/f", "b")
+		for _, name := range []string{"wbe.service", "of@.service", "session-.scope", "crio.service"} {
+			config.Ignition.Systemd.Units = append(config.Ignition.Systemd.Units, dropin(name))
+			units[name] = unitstate.State{Load: "not-found", Active: "inactive", Sub: "dead"}
+		}
+		units["crio.service"] = unitstate.State{Load: "loaded", Active: "inactive", Sub: "dead"}
+		second := w.offer(w.assign("rendered-b", config))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.FailingUnitsAnnotation,
+			"wbe.service: the configuration has only drop-ins for it, and it does not exist on the host: correct its name, or remove them"))
+		a, stop = w.begin()
+	})
+
 	It("reports a unit that an update adds and that fails with the end of the update, not after it", func() {
 		stop()
 		config := withFiles("/etc/none/f", "b")

@@ -44,8 +44,9 @@ type Report struct {
 	// Silence is why the agent does not run while the kubelet does, or "". An agent that does not say whether it runs,
 	// as earlier ones, counts as one that runs.
 	Silence string
-	// FailingUnits are the units that the host needs and that do not do their work.
-	FailingUnits []FailingUnit
+	// FailingUnits are the units that the host needs and that do not do their work. MissingUnits do not exist, and the
+	// configuration has only drop-ins for them: nothing fails.
+	FailingUnits, MissingUnits []FailingUnit
 }
 
 // revisionPattern matches a revision.
@@ -81,8 +82,14 @@ func ReportOf(node *corev1.Node) Report {
 		Reason:  Clean(node.Annotations[agentv1.ReasonAnnotation], agentv1.MaxReason),
 		Drift:   Clean(strings.ReplaceAll(node.Annotations[agentv1.DriftAnnotation], "\n", "; "), agentv1.MaxReason),
 
-		Unsupported:  update.CapabilitiesWithout(strings.Fields(node.Annotations[agentv1.UnsupportedAnnotation])...).Unsupported(),
-		FailingUnits: failingUnitsOf(node.Annotations[agentv1.FailingUnitsAnnotation]),
+		Unsupported: update.CapabilitiesWithout(strings.Fields(node.Annotations[agentv1.UnsupportedAnnotation])...).Unsupported(),
+	}
+	for _, unit := range failingUnitsOf(node.Annotations[agentv1.FailingUnitsAnnotation]) {
+		if strings.HasPrefix(unit.What, agentv1.DropInsUnused) {
+			r.MissingUnits = append(r.MissingUnits, unit)
+		} else {
+			r.FailingUnits = append(r.FailingUnits, unit)
+		}
 	}
 	r.IsUndoing = r.Target != "" && revision(agentv1.UndoingAnnotation) == r.Target
 	for line := range strings.Lines(node.Annotations[agentv1.OutdatedDisksAnnotation]) {
@@ -202,9 +209,14 @@ func (r Report) IsKubeletFailing() bool {
 }
 
 // DescribeFailingUnits says what is wrong with the units of the host that do not do their work, "" if there are none.
-func (r Report) DescribeFailingUnits() string {
-	texts := make([]string, len(r.FailingUnits))
-	for i, unit := range r.FailingUnits {
+func (r Report) DescribeFailingUnits() string { return describe(r.FailingUnits) }
+
+// DescribeMissingUnits says for which units that do not exist the configuration has drop-ins, "" if there are none.
+func (r Report) DescribeMissingUnits() string { return describe(r.MissingUnits) }
+
+func describe(units []FailingUnit) string {
+	texts := make([]string, len(units))
+	for i, unit := range units {
 		texts[i] = unit.String()
 	}
 	return strings.Join(texts, "; ")

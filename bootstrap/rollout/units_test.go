@@ -26,6 +26,14 @@ var _ = DescribeTable("The failing units of a host are", func(annotation string,
 	Entry("of limited size", strings.Repeat("x", agentv1.MaxReason)+"\na.service: it failed"),
 )
 
+var _ = It("A unit that does not exist, and for which the configuration has only drop-ins, is no failing unit", func() {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{agentv1.ReportVersionAnnotation: "1",
+		agentv1.FailingUnitsAnnotation: "wbe.service: " + agentv1.DropInsUnused + ": correct its name\na.service: it failed"}}}
+	report := rollout.ReportOf(node)
+	Expect(report.FailingUnits).To(HaveExactElements(HaveField("Name", "a.service")))
+	Expect(report.DescribeMissingUnits()).To(Equal("wbe.service: the configuration has only drop-ins for it, and it does not exist on the host: correct its name"))
+})
+
 var _ = DescribeTable("A failing unit is described", func(what, want string) {
 	Expect(rollout.FailingUnit{"web.service", what}.String()).To(Equal(want))
 },

@@ -70,9 +70,10 @@ const (
 	// file system and mount unit, with its kind and its device or name, never contents. It is absent if there is
 	// nothing.
 	OutdatedDisksAnnotation = "poolboot.io/outdated-disks"
-	// FailingUnitsAnnotation lists the units that the host needs and that do not do their work, for people, in at most
-	// MaxReason bytes: a line for each, with the name of the unit, a colon, a space, and what systemd says about it. It
-	// is absent if there is none. It has no lines of logs: these can have secrets, and stay on the host.
+	// FailingUnitsAnnotation lists the units that the host needs and that do not do their work, and those of
+	// DropInsUnused, for people, in at most MaxReason bytes: a line for each, with the name of the unit, a colon, a
+	// space, and what systemd says about it. It is absent if there is none. It has no lines of logs: these can have
+	// secrets, and stay on the host.
 	FailingUnitsAnnotation = "poolboot.io/failing-units"
 	// AgentAnnotation is the version of the agent.
 	AgentAnnotation = "poolboot.io/agent-version"
@@ -108,6 +109,9 @@ const StagingDownloads = "the host downloads what it needs"
 
 // UnitMissing is in the text about a unit of FailingUnitsAnnotation that does not exist on the host: it has no log.
 const UnitMissing = "does not exist on the host"
+
+// DropInsUnused begins the text about a unit of FailingUnitsAnnotation that fails nothing: its drop-ins have no effect.
+const DropInsUnused = "the configuration has only drop-ins for it, and it " + UnitMissing
 
 // MaxReason is the maximum size of ReasonAnnotation, DriftAnnotation, OutdatedDisksAnnotation, FailingUnitsAnnotation
 // and a reason in StagingAnnotation in bytes.

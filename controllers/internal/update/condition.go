@@ -135,7 +135,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	case o.revision != h.Desired():
 		return isNot(bootstrapv1.UpdateWaitingReason, "%s, and %s before its update to %s%s", says(runs), o.others(), o.next(runs), o.limit())
 	}
-	return newUpdated(metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "%s%s", says(runs), h.disks())
+	return newUpdated(metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "%s%s%s", says(runs), h.disks(), h.missing())
 }
 
 // isCompleting reports whether the host has what it was told, and its agent has not reported yet that it is done.
@@ -299,6 +299,14 @@ func (o outcome) next(runs string) string {
 		return name
 	}
 	return "other settings of MachineConfigPool " + o.in.pool.Name
+}
+
+// missing describes the drop-ins of the configuration that have no effect on the host.
+func (h *host) missing() string {
+	if len(h.Report.MissingUnits) == 0 {
+		return ""
+	}
+	return ". Drop-ins have no effect: " + h.withOrigins(h.Report.DescribeMissingUnits())
 }
 
 // others says for what a host waits that could begin.

@@ -55,6 +55,9 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		Expect(strings.Count(condition.Message, failingText)).To(BeNumerically("<=", 1))
 	},
 	Entry("done", func(*host, *outcome) {}, metav1.ConditionTrue, "Done", "Node host-0 runs rendered-worker-2"),
+	Entry("done, with drop-ins for a unit that does not exist", func(h *host, _ *outcome) {
+		h.Report.MissingUnits = []rollout.FailingUnit{{Name: "wbe.service", What: agentv1.DropInsUnused + ": correct its name"}}
+	}, metav1.ConditionTrue, "Done", "Node host-0 runs rendered-worker-2. Drop-ins have no effect: wbe.service: the configuration has only drop-ins for it, and it does not exist on the host: correct its name"),
 	Entry("no Node", func(h *host, _ *outcome) { h.Node = nil }, metav1.ConditionUnknown, "NodeMissing", "NodeInPool"),
 	Entry("no agent", func(h *host, _ *outcome) {
 		h.Report, h.Config.Status.Update = rollout.Report{}, bootstrapv1.UpdateStatus{}

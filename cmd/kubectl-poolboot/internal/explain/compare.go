@@ -97,7 +97,8 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 		return b
 	}
 	b.compareConfiguration(s)
-	for _, unit := range rollout.ReportOf(s.node).FailingUnits {
+	report := rollout.ReportOf(s.node)
+	for _, unit := range slices.Concat(report.FailingUnits, report.MissingUnits) {
 		b.addTask(unit.String())
 	}
 	registered, err := s.register(b.Pool, synced)
