@@ -298,8 +298,8 @@ const (
 	FirmwareFailedReason = "FirmwareFailed"
 	// The host was changed, and its Node must stay Ready for minReadySeconds.
 	UpdateVerifyingReason = "Verifying"
-	// An update failed and was undone, or the host differs from its configuration. Correct the configuration or the
-	// host, or run kubectl poolboot rollout retry: docs/updates.md#force-a-host.
+	// An update failed, and what it had changed was undone, or the host differs from its configuration. Correct the
+	// configuration or the host, or run kubectl poolboot rollout retry: docs/updates.md#force-a-host.
 	UpdateDegradedReason = "Degraded"
 	// A running host cannot change to the configuration of its pool. Replace the host, or correct the configuration.
 	UpdateUnreconcilableReason = "Unreconcilable"

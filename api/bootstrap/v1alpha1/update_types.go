@@ -143,9 +143,9 @@ type HostUpdate struct {
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
-	// result is how it ended: Done, Degraded if it failed and was undone, Unreconcilable if a running host can't change
-	// to the configuration, Superseded if the host was told to run another one before, UnitsFailing if it was Done, and
-	// units of the configuration failed after that, also if they run again.
+	// result is how it ended: Done, Degraded if it failed and what it had changed was undone, Unreconcilable if a
+	// running host can't change to the configuration, Superseded if the host was told to run another one before,
+	// UnitsFailing if it was Done, and units of the configuration failed after that, also if they run again.
 	// +optional
 	Result UpdateResult `json:"result,omitempty"`
 
@@ -165,7 +165,7 @@ type UpdateResult string
 const (
 	// UpdateResultDone means that the host runs the configuration.
 	UpdateResultDone UpdateResult = "Done"
-	// UpdateResultDegraded means that the update failed and was undone.
+	// UpdateResultDegraded means that the update failed, and what it had changed was undone.
 	UpdateResultDegraded UpdateResult = "Degraded"
 	// UpdateResultUnreconcilable means that a running host can't change to the configuration.
 	UpdateResultUnreconcilable UpdateResult = "Unreconcilable"
