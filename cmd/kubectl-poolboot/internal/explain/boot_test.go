@@ -55,6 +55,14 @@ var _ = Describe("explain machine and explain node", func() {
 		Entry("of a Machine", "machine"), Entry("of a Node with a PoolbootConfig", "node"),
 	)
 
+	It("names the command for an object that is given as kubectl takes it, and for a pool", func() {
+		for _, args := range [][]string{{"pool/infra", "-n", "metal"}, {"pool", "infra", "-n", "metal"}, {"MachineConfigPools", "infra"}} {
+			clitest.ExpectError(runPoolboot(append([]string{"explain"}, args...)...), 1, "what is wrong with a pool is in kubectl poolboot rollout status infra")
+		}
+		clitest.ExpectError(runPoolboot("explain", "node/worker-1", "-n", "metal"), 1, "leave a space between kind and name: kubectl poolboot explain node worker-1")
+		clitest.ExpectError(runPoolboot("explain", "hots"), 1, `unknown command "hots"`)
+	})
+
 	It("print what is missing or differs, the client that set it, and what to do", func() {
 		delete(h.node.Labels, "example.com/own")
 		h.node.Labels["example.com/tier"] = "gold"

@@ -3,8 +3,10 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,11 +25,24 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 rules derive from a host.`,
 		Example: `  # Why does this Machine not join?
   kubectl poolboot explain machine infra-x7k2m -n metal`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:               noObject,
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true}, // those that follow the object
+		RunE:               func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newHost(streams, to), newMachine(streams, to), newNode(streams, to))
 	return cmd
+}
+
+// noObject names the command for an object that is given as kubectl takes it.
+func noObject(cmd *cobra.Command, args []string) error {
+	kind, name, _ := strings.Cut(strings.Join(args, "/"), "/")
+	switch kind = strings.TrimSuffix(strings.ToLower(kind), "s"); {
+	case slices.Contains([]string{"pool", "pbpool", "machineconfigpool"}, kind):
+		return fmt.Errorf("what is wrong with a pool is in kubectl poolboot rollout status %s", cmp.Or(name, "POOL"))
+	case name != "" && slices.Contains([]string{"machine", "node", "host"}, kind):
+		return fmt.Errorf("leave a space between kind and name: kubectl poolboot explain %s %s", kind, name)
+	}
+	return cobra.NoArgs(cmd, args)
 }
 
 // options are those of all commands.
