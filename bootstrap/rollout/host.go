@@ -99,7 +99,7 @@ const maxNotReplaced = 10_000
 func NotReplaced(p *poolv1.MachineConfigPool, joined int) []Candidate {
 	hosts := make([]Candidate, min(max(int(p.Status.CapacityHostCount)-joined, 0), maxNotReplaced))
 	for i := range hosts {
-		hosts[i] = Candidate{Name: fmt.Sprintf("gone host %d (not replaced yet)", i+1), IsUnavailable: true, IsExcluded: true}
+		hosts[i] = Candidate{Name: fmt.Sprintf("gone host %d", i+1), IsUnavailable: true, IsExcluded: true}
 	}
 	return hosts
 }

@@ -176,13 +176,19 @@ const maxOthers = 3
 
 // nameOthers adds to the messages of hosts that wait for others which these are. It isn't in their conditions, which
 // would have to be written again each time.
-func nameOthers(hosts []HostStatus) {
+func nameOthers(p *poolv1.MachineConfigPool, hosts []HostStatus) {
 	const others = "other hosts of the pool"
 	var names []string
 	for _, h := range hosts {
-		if h.isAway || h.IsWrong {
+		switch {
+		case h.isAway || h.IsWrong:
 			names = append(names, h.name)
+		case h.State == staging:
+			names = append(names, h.name+", which stages its update")
 		}
+	}
+	if gone := int(p.Status.CapacityHostCount) - len(hosts); gone > 0 {
+		names = append(names, fmt.Sprintf("%d that are gone and whose replacements have not joined", gone))
 	}
 	if len(names) == 0 {
 		return

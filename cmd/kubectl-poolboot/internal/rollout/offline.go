@@ -171,7 +171,8 @@ func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
 	hold := holdOf(of)
 	p := plan{MaxUnavailable: limit, Unavailable: []string{}, Next: []string{}, Hosts: []notNext{}}
 	hosts := make([]rollout.Candidate, len(members))
-	for i, m := range members {
+	for i := range members {
+		m := &members[i]
 		hosts[i] = m.Candidate
 		if m.TakesPlace() {
 			p.Unavailable = append(p.Unavailable, m.Name)
@@ -277,7 +278,7 @@ func describeDomain(label, domain string) string {
 
 // isWaiting reports whether the host could be next.
 func (m *member) isWaiting() bool {
-	return m.Desired != m.Target && !m.IsExcluded && !m.IsActive()
+	return m.Desired != m.Target && !m.IsExcluded && !m.IsActive() && !m.IsStaging
 }
 
 // whyNot returns why the host is not next, or "" if it is, or needs no update. full is which hosts hold all places, or

@@ -325,13 +325,20 @@ var _ = Describe("status", func() {
 			config.Status.Conditions = append(config.Status.Conditions, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: "NodeReadyInPool"})
 			return config
 		}
+		var change func(*poolv1.MachineConfigPool)
 		messages := func(hosts ...*bootstrapv1.PoolbootConfig) []string {
-			rows := clitest.Rows(newSite(nil, append(hosts, ready(waiting.DeepCopy()))...).run("status", "infra").Out)
+			rows := clitest.Rows(newSite(change, append(hosts, ready(waiting.DeepCopy()))...).run("status", "infra").Out)
 			return rows[len(rows)-1:]
 		}
 		Expect(messages(ready(done("a")))).To(ConsistOf(HaveSuffix("waits for other hosts of the pool before its update")))
 		Expect(messages(ready(applies("b")), ready(failed("c", newConfig)))).To(ConsistOf(HaveSuffix("waits for other hosts of the pool (b, c) before its update")))
 		Expect(messages(applies("b"), applies("c"), applies("d"), applies("e"))).To(ConsistOf(HaveSuffix("of the pool (b, c, d and 1 more) before its update")))
+		change = func(p *poolv1.MachineConfigPool) { p.Status.CapacityHostCount = 2 }
+		Expect(messages()).To(ConsistOf(HaveSuffix("of the pool (1 that are gone and whose replacements have not joined) before its update")))
+		change = func(p *poolv1.MachineConfigPool) {
+			p.Status.Staging = []poolv1.StagingHost{{Host: waits("a").Name, Revision: "next", StartTime: ptr.To(metav1.Now())}}
+		}
+		Expect(messages(ready(waits("a")))).To(ConsistOf(HaveSuffix("of the pool (a, which stages its update) before its update")))
 	})
 
 	It("counts a host that was told to begin as one that is away, since then, and not as one that is held back", func() {
