@@ -80,9 +80,12 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 		if c.Reason == bootstrapv1.NoAgentReason {
 			h.IsWrong = !hasConfig
 		}
-		if force := config.Annotations[bootstrapv1.ForceUpdateAnnotation]; h.IsWrong && force != "" && force != config.Status.Update.Force {
+		if h.IsWrong && isForced(config) {
 			h.IsWrong, h.Since = false, time.Time{}
-			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to apply its configuration again: %s", h.Node, c.Message)
+			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to apply its configuration again", h.Node)
+			if hold := holdOf(p); hold != "" {
+				h.Message += ": " + hold
+			}
 		}
 		// The manager has not yet seen what the pool hands out now.
 		if c.Status == metav1.ConditionTrue && !hasConfig {
@@ -102,6 +105,12 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 	h.addNode(p, config)
 	h.isAway = h.IsInUpdate || !record.IsNodeInPool(config) && !record.IsNodeOutsidePool(config)
 	return h
+}
+
+// isForced reports whether a host is to apply its configuration again, and has not been told yet.
+func isForced(config *bootstrapv1.PoolbootConfig) bool {
+	force := config.Annotations[bootstrapv1.ForceUpdateAnnotation]
+	return force != "" && force != config.Status.Update.Force
 }
 
 // staging is the state of a host that downloads what its update needs.

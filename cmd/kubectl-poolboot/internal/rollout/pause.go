@@ -175,6 +175,11 @@ policy says for the entries that change or differ on the host. Nothing drains or
 				return err
 			}
 		}
+		if hold := holdOf(p); hold != "" {
+			if err := cli.Say(streams.Out, "None begins yet: %s", hold); err != nil {
+				return err
+			}
+		}
 		return cli.Say(streams.Out, "Each host waits for its turn, and is drained and rebooted if the disruption policy says so for an entry that changes or differs.")
 	})
 	cmd.Flags().StringSliceVar(&hosts, "host", nil, "name of a Node, host or PoolbootConfig; may be repeated")

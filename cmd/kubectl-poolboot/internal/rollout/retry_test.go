@@ -48,13 +48,20 @@ var _ = Describe("retry", func() {
 		Expect(s.run("retry", "infra").Code).To(BeZero())
 		r := s.run("status", "infra")
 		Expect(r.Code).To(BeZero())
-		Expect(clitest.Rows(r.Out)[1]).To(ContainSubstring("Waiting rendered-infra-0 rendered-infra-1 <none> has not been told yet to apply its configuration again: the update of Node a failed"))
+		Expect(clitest.Rows(r.Out)[1]).To(HaveSuffix("Waiting rendered-infra-0 rendered-infra-1 <none> has not been told yet to apply its configuration again"))
 		config := &bootstrapv1.PoolbootConfig{}
 		Expect(s.live.Get(ctx, client.ObjectKey{Namespace: "edge", Name: "a-config"}, config)).To(Succeed())
 		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Update.Force = config.Annotations[bootstrapv1.ForceUpdateAnnotation]
 		})
 		Expect(s.run("status", "infra")).To(And(HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("host a: Degraded: see"))))
+	})
+
+	It("says, as status and plan do after it, that a paused pool lets no host begin", func() {
+		s := newSite(paused, newHost("a", newConfig, newConfig, metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "the host differs from it"))
+		Expect(clitest.ExpectSuccess(s.run("retry", "infra"))).To(ContainSubstring("\nNone begins yet: the pool is paused: run kubectl poolboot rollout resume infra -n edge"))
+		Expect(clitest.Rows(s.run("status", "infra").Out)[1]).To(ContainSubstring(" has not been told yet to apply its configuration again: the pool is paused: run kubectl poolboot rollout resume"))
+		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(ContainSubstring("\nNo host of the pool infra is next: the pool is paused: run"))
 	})
 
 	It("changes nothing if no update failed", func(ctx SpecContext) {
