@@ -278,7 +278,7 @@ func describeDomain(label, domain string) string {
 
 // isWaiting reports whether the host could be next.
 func (m *member) isWaiting() bool {
-	return m.Desired != m.Target && !m.IsExcluded && !m.IsActive() && !m.IsStaging
+	return m.Desired != m.Target && !m.IsExcluded && !m.IsActive()
 }
 
 // whyNot returns why the host is not next, or "" if it is, or needs no update. full is which hosts hold all places, or
