@@ -18,6 +18,18 @@ MAKEFLAGS += --jobs=2
 EXAMPLE := test/poolboottest/example
 
 BIN := $(CURDIR)/bin
+# An image for arm64 has programs of its own. Ignition and runc link against the C libraries in SYSROOT.
+ifneq ($(findstring -arm64,$(KERNEL)),)
+BIN := $(CURDIR)/bin/arm64
+SYSROOT := $(BIN)/sysroot
+ARM64_PACKAGES := qemu-user-static qemu-system-arm qemu-efi-aarch64
+override KUBERNETES_BIN :=
+override KUBEBUILDER_ASSETS :=
+export GOARCH := arm64
+export CC := aarch64-linux-gnu-gcc --sysroot=$(SYSROOT)
+export PKG_CONFIG_SYSROOT_DIR := $(SYSROOT)
+export PKG_CONFIG_LIBDIR := $(SYSROOT)/usr/lib/aarch64-linux-gnu/pkgconfig
+endif
 TOOLS := $(CURDIR)/hack/tools
 PROGRESS := $(CURDIR)/hack/progress.sh
 APT_REMEDY := read the output above; the packages are from the sources in this machine's apt configuration
@@ -318,10 +330,10 @@ IMAGE_REMEDY := correct what the output above says, and run the same command aga
 IMAGE_PARTS := $(filter-out $(addprefix $(BIN)/,kube-apiserver kube-controller-manager kube-scheduler kubectl etcd),$(REAL_PARTS))
 .PHONY: image
 image: image-requirements $(IMAGE_PARTS) $(if $(SELINUX),$(BIN)/ignition-selinux) ## Build a Debian image with Ignition, containerd and the kubelet into OUT/images (needs root; minutes). KERNEL, PACKAGES, ROOT_SIZE and SELINUX: see docs/images.md.
-	@$(PROGRESS) "install the programs that build and boot images" "install the packages yourself" hack/native-packages.sh mmdebstrap qemu-utils qemu-system-x86 fdisk genisoimage mtools ovmf
+	@$(PROGRESS) "install the programs that build and boot images" "install the packages yourself" hack/native-packages.sh mmdebstrap qemu-utils qemu-system-x86 fdisk genisoimage mtools ovmf $(ARM64_PACKAGES)
 	@$(PROGRESS) "build the program of the image" "see the compiler's message above" \
 		go build -trimpath -buildvcs=false -ldflags "-s -w" -o $(BIN)/network-data ./cmd/network-data
-	@$(PROGRESS) "build the Debian image (each step once; minutes)" "$(IMAGE_REMEDY)" hack/image/image.sh build $(BIN)/machine '$(IMAGE)'
+	@$(PROGRESS) "build the Debian image (each step once; minutes)" "$(IMAGE_REMEDY)" env PROGRAMS=$(BIN) hack/image/image.sh build $(BIN)/machine '$(IMAGE)'
 	@echo "==> $(IMAGE), SHA-256 $$(cut -d ' ' -f 1 '$(IMAGE).sha256sum')"
 
 .PHONY: image-requirements
@@ -361,6 +373,13 @@ $(addprefix $(BIN)/,$(filter-out $(EXISTING),etcd)): $(TOOLS)/k8s/go.mod
 # A distribution sets these when it builds Ignition: with labels of SELinux, it fails on a host without a policy.
 IGNITION := github.com/coreos/ignition/v2/internal
 IGNITION_LDFLAGS = -s -w -X $(IGNITION)/distro.selinuxRelabel=$(if $(filter %-selinux,$@),true,false)
+
+$(BIN)/ignition $(BIN)/containerd/runc: | $(SYSROOT)
+$(BIN)/sysroot:
+	@$(PROGRESS) "install the compiler for arm64" "install the packages yourself" hack/native-packages.sh mmdebstrap gcc-aarch64-linux-gnu
+	@rm -rf $@.new && mkdir -p $(@D)
+	@$(PROGRESS) "unpack the C libraries for arm64 (once)" "$(APT_REMEDY)" bash -euc \
+		'. hack/debian.sh && architecture=arm64 variant=extract && install_debian $@.new libc6-dev libblkid-dev libseccomp-dev && mv $@.new $@'
 
 $(BIN)/ignition $(BIN)/ignition-2.14: $(BIN)/%: $(TOOLS)/%/go.mod
 $(BIN)/ignition-selinux: $(TOOLS)/ignition/go.mod
@@ -420,7 +439,7 @@ $(CONTROLLER_GEN): $(TOOLS)/controller-gen/go.mod
 	@$(PROGRESS) "build controller-gen (once)" "$(NETWORK)" go -C $(TOOLS)/controller-gen build -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
 
 $(BIN)/release: $(wildcard $(TOOLS)/release/*)
-	@$(PROGRESS) "build release (once)" "$(NETWORK)" go -C $(TOOLS)/release build -o $@ .
+	@$(PROGRESS) "build release (once)" "$(NETWORK)" env GOARCH= go -C $(TOOLS)/release build -o $@ .
 
 $(BIN)/promrules: $(wildcard $(TOOLS)/promrules/*)
 	@$(PROGRESS) "build promrules (once)" "$(NETWORK)" go -C $(TOOLS)/promrules build -o $@ .

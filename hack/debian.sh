@@ -12,6 +12,26 @@ sources() {
 	apt-get indextargets --format '$(ORIGIN) $(SOURCESENTRY)' 'Created-By: Packages' | sed -n "s/^${ID^}[^/]* \(\/.*\):[0-9]*$/\1/p" | sort -u
 }
 
+# The architecture of root file systems, the command before a command that runs programs of it, and mmdebstrap's variant.
+architecture=$(dpkg --print-architecture 2>/dev/null || true) emulator=() variant=essential
+
+# start_emulator prepares to run programs of arm64 on another machine, in QEMU. A machine with systemd or binfmt-support
+# does. Otherwise QEMU is registered in a user namespace with the IDs of this machine, which ends with the script.
+start_emulator() {
+	[ "$architecture" != "$(dpkg --print-architecture)" ] && [ ! -e /proc/sys/fs/binfmt_misc/qemu-aarch64 ] || return 0
+	local ids from to
+	coproc emulation {
+		exec unshare --user --mount bash -c 'echo && read -r && mount -t binfmt_misc none /tmp &&
+			cat /usr/lib/binfmt.d/qemu-aarch64.conf >/tmp/register && echo && read -r'
+	}
+	from=${emulation[0]} to=${emulation[1]} emulator=(nsenter --user="/proc/$emulation_PID/ns/user")
+	read -r <&"$from"
+	for ids in uid gid; do echo 0 0 4294967295 >"/proc/$emulation_PID/${ids}_map"; done
+	echo >&"$to"
+	read -r <&"$from" || fail "The kernel of this machine cannot run programs of $architecture" \
+		"use a machine with Linux 6.7 or later, or with systemd, and with the module binfmt_misc"
+}
+
 # install_debian ROOT PACKAGE...: installs packages and what they depend on in the new folder ROOT. The mounts of an
 # interrupted installation are in a mount namespace of their own and end with it.
 install_debian() {
@@ -21,7 +41,8 @@ install_debian() {
 	mapfile -t files < <(sources)
 	[ ${#files[@]} -gt 0 ] || fail "apt on this machine has no source of $ID's packages" "check /etc/apt/sources.list and /etc/apt/sources.list.d"
 	mapfile -t proxy < <(apt-config dump | grep -E '^Acquire::(http|https)::Proxy' | sed 's/^/--aptopt=/')
-	unshare --mount --pid --fork --kill-child mmdebstrap --mode=root --variant=essential --format=directory \
+	"${emulator[@]}" unshare --mount --pid --fork --kill-child mmdebstrap --mode=root --variant="$variant" --format=directory \
+		--architectures="$architecture" --skip=check/qemu \
 		--include="$(IFS=,; echo "$*")" "${proxy[@]}" --dpkgopt=force-unsafe-io \
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
 		"$VERSION_CODENAME" "$root" "${files[@]}"

@@ -110,6 +110,26 @@ func TestKernelsDoNotReplaceEachOther(t *testing.T) {
 	}
 }
 
+func TestProgramsOfAnotherArchitectureRunInAnEmulator(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	w := newBuild(t)
+	unshare := w.read("bin/unshare")
+	w.program("unshare", `if [ "$1" = --user ]; then exec /usr/bin/unshare --user bash -c 'echo && read -r && echo && read -r'; fi`+"\n"+unshare)
+	w.program("nsenter", `echo "emulate $(cat "/proc/$(cut -d / -f 3 <<<"$1")/uid_map" | xargs) $2" >>"$CALLS"`+"\nshift\n"+`"$@"`)
+	w.program("mcopy", `echo "mcopy $*" >>"$CALLS"`)
+	w.build("image", "KERNEL=linux-image-arm64")
+	installed := w.installed()
+	if len(installed) != 1 || !strings.Contains(installed[0], ",grub-efi-arm64-signed,") || strings.Contains(installed[0], "amd64") {
+		t.Errorf("installed: %s", installed)
+	}
+	calls := w.read("calls")
+	if strings.Count(calls, "emulate 0 0 4294967295 unshare\n") != 2 || !strings.Contains(calls, "::/EFI/BOOT/BOOTAA64.EFI\n") {
+		t.Errorf("want mmdebstrap and dracut to run in the emulator, and the boot loader of arm64: %s", calls)
+	}
+}
+
 // The names of the files are those of the Makefile, but IMAGE can be any.
 func TestImageOfAnotherKernelIsReplaced(t *testing.T) {
 	w := newBuild(t)

@@ -19,6 +19,7 @@ check_variables() {
 	[[ $kernel =~ ^linux-image-[a-z0-9][a-z0-9.+-]*$ ]] ||
 		fail "KERNEL=$kernel is not the name of a kernel package of Debian, which starts with linux-image-" "leave KERNEL out for virtual machines, or set KERNEL=linux-image-amd64 for hardware"
 	[ "${SELINUX:-1}" = 1 ] || fail "SELINUX=$SELINUX is not 1" "leave SELINUX out, or set SELINUX=1 for an image with Debian's policy"
+	[ "$architecture${SELINUX:+-selinux}" != arm64-selinux ] || fail "SELINUX=1 is only for amd64, and KERNEL=$kernel is for $architecture" "leave SELINUX out"
 	for package in $packages; do
 		[[ $package =~ ^[a-z0-9][a-z0-9.+-]+(/[a-z0-9-]+)?$ ]] ||
 			fail "PACKAGES: $package is not the name of a Debian package" "write names with spaces between them, for example PACKAGES=\"sudo firmware-bnx2x\""
@@ -33,13 +34,14 @@ check_packages() {
 		apt-get update -qq || fail "apt-get update failed" "correct the network, the proxy (Acquire::http::Proxy) or the sources of apt on this machine"
 	fi
 	[ -n "$(sources)" ] || fail "apt on this machine has no source of $ID's packages" "check /etc/apt/sources.list and /etc/apt/sources.list.d"
-	wanted=$(printf '%s\n' "$kernel" $packages | sed 's|/.*||')
+	# The lists have the packages for this machine, and for other architectures the kernels have the same names.
+	wanted=$(printf '%s\n' "${kernel/arm64/amd64}" $packages | sed 's|/.*||')
 	known=$(apt-get indextargets --format '$(ORIGIN) $(FILENAME)' 'Created-By: Packages' | sed -n "s/^${ID^}[^/]* //p" | while read -r name; do
 		"${APT_HELPER:-/usr/lib/apt/apt-helper}" cat-file "$name"
 	done | sed -n 's/^Package: //p' | grep -Fx "$wanted") || true
 	for package in $wanted; do
 		! grep -qFx -e "$package" <<<"$known" || continue
-		[ "$package" != "$kernel" ] || fail "KERNEL=$kernel: the apt sources of this machine have no such package" \
+		[ "$package" != "${kernel/arm64/amd64}" ] || fail "KERNEL=$kernel: the apt sources of this machine have no such package" \
 			"leave KERNEL out for virtual machines, set KERNEL=linux-image-amd64 for hardware, or see: apt-cache search --names-only '^linux-image-'"
 		fail "PACKAGES: the apt sources of this machine have no package $package" \
 			"correct its name, or add the component that has it to $(sources | paste -sd ' ') and run apt-get update (firmware and microcode: non-free-firmware)"

@@ -52,7 +52,7 @@ func (w workshop) command(mode, image string, variables ...string) *exec.Cmd {
 
 func TestMachineThatCanBuildAnImage(t *testing.T) {
 	needsBookworm(t)
-	for _, variables := range [][]string{nil, {"KERNEL=linux-image-amd64"}, {"PACKAGES= sudo  firmware-linux "}, {"PACKAGES=sudo/bookworm-backports"}, {"ROOT_SIZE=2048"}} {
+	for _, variables := range [][]string{nil, {"KERNEL=linux-image-amd64"}, {"KERNEL=linux-image-arm64"}, {"PACKAGES= sudo  firmware-linux "}, {"PACKAGES=sudo/bookworm-backports"}, {"ROOT_SIZE=2048"}} {
 		w := newWorkshop(t)
 		if output, err := w.image("check", variables...); err != nil || output != "" {
 			t.Errorf("%v: %v: %s", variables, err, output)
@@ -158,6 +158,7 @@ func TestNameOfTheImage(t *testing.T) {
 		"KERNEL=linux-image-cloud-amd64": "-cloud-amd64.qcow2",
 		"KERNEL=linux-image-amd64":       "[0-9]-amd64.qcow2",
 		"KERNEL=linux-image-rt-amd64":    "-rt-amd64.qcow2",
+		"KERNEL=linux-image-cloud-arm64": "/bin/arm64/machine '.*-cloud-arm64.qcow2",
 		"SELINUX=1":                      "-cloud-amd64-selinux.qcow2",
 		"IMAGE=/images/x.qcow2":          " '/images/x.qcow2",
 	} {

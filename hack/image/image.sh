@@ -5,7 +5,8 @@
 # It builds in steps: the root file system, the initramfs, the image. The results of the steps are in DIR, and a step
 # is repeated when its inputs change. Without a change, nothing is written. Images with other kernels have steps of their own.
 # The programs that are not in Debian are those of the folder PROGRAMS.
-# KERNEL is the Debian package of the kernel. Default: linux-image-cloud-amd64, which has drivers for virtual machines only.
+# KERNEL is the Debian package of the kernel, and of the architecture of the image. Default: linux-image-cloud-amd64, which has
+# drivers for virtual machines only.
 # PACKAGES are more Debian packages for the image, with spaces between them, as NAME or NAME/SUITE.
 # ROOT_SIZE is the size of the root partition in MiB.
 # IGNITION is the folder of hack/tools, and the program, of the release of Ignition in the image. Default: ignition.
@@ -22,6 +23,10 @@ selinux=${SELINUX:+-selinux}
 root_size=${ROOT_SIZE:-3072} boot_size=256 esp_size=64
 
 . "$here/../debian.sh"
+case $kernel in
+*-arm64*) architecture=arm64 efi=aa64 grub=arm64 boot_packages=grub-efi-arm64-signed serial=ttyAMA0 ;;
+*) architecture=amd64 efi=x64 grub=x86_64 boot_packages="grub-efi-amd64-signed grub-pc-bin" serial=ttyS0 ;;
+esac
 . "$here/updates.sh"
 . "$here/check.sh"
 dir=$(realpath -m "$2")
@@ -76,6 +81,7 @@ flock --nonblock 9 || {
 	echo "==> wait for another build in $dir"
 	flock 9
 }
+start_emulator
 
 # is_built STEP INPUT...: whether a step was built from these inputs. It sets $recipe to their hash.
 is_built() {
@@ -97,12 +103,12 @@ step() {
 built() { echo "$recipe $(date +%s.%N)" >"$dir/$1.recipe"; }
 
 root=$dir/$root_step
-if ! is_built "$root_step" "$ID $VERSION_CODENAME $kernel" "packages $packages" "$here/packages" "$here/../debian.sh" "$(sed -n '/^root=/,/\tbuilt .*root/p' "$here/image.sh")"; then
+if ! is_built "$root_step" "$ID $VERSION_CODENAME $kernel" "packages $boot_packages $packages" "$here/packages" "$here/../debian.sh" "$(sed -n '/^root=/,/\tbuilt .*root/p' "$here/image.sh")"; then
 	step "$root_step"
 	check_space "$dir" "$root_space"
 	rm -rf "$root"
 	# The initramfs is a step of its own.
-	INITRD=No install_debian "$root" $(cat "$here/packages") $packages "$kernel"
+	INITRD=No install_debian "$root" $(cat "$here/packages") $boot_packages $packages "$kernel"
 	# Services mount what they need below /run, such as the config drive.
 	[ -z "$selinux" ] || chroot "$root" setsebool -P -N allow_mount_anyfile on
 	built "$root_step"
@@ -124,8 +130,8 @@ if ! is_built "$initramfs" "$(cat "$dir/$root_step.recipe")" "$here/dracut" "$ig
 	install -m 755 "$programs/network-data" "$modules/31poolboot-network/"
 	add="poolboot-network poolboot-grub poolboot-report poolboot-repeat"
 	grep -q partx "$modules/30ignition/module-setup.sh" || add+=" poolboot-partitions"
-	unshare --mount --pid --fork --kill-child bash -c '
-		mount -t proc proc "$1/proc" && mount -t sysfs -o ro sysfs "$1/sys" && mount --bind /dev "$1/dev" && mount -t tmpfs tmpfs "$1/run" &&
+	"${emulator[@]}" unshare --mount --pid --fork --kill-child bash -c '
+		mount -t proc proc "$1/proc" && mount --rbind /sys "$1/sys" && mount -o remount,bind,ro "$1/sys" && mount --rbind /dev "$1/dev" && mount -t tmpfs tmpfs "$1/run" &&
 		exec chroot "$1" dracut --force --no-hostonly --no-hostonly-cmdline --early-microcode --reproducible \
 			--add "$3" --omit "network-legacy network-manager plymouth" \
 			--compress "zstd -3 -T0 -q" --kver "$2" /boot/initramfs' - "$root" "$version" "$add"
@@ -165,6 +171,7 @@ if ! is_built "$step" "$(cat "$dir/$initramfs.recipe")" "$here/files" "$here/gru
 	install -m 644 "$here/grub/grub.cfg" "$dir/boot/grub/"
 	install -m 644 "$here/grub/kernel-arguments.cfg" "$dir/boot/"
 	: >"$dir/boot/ignition.firstboot"
+	sed -i "s/ttyS0/$serial/" "$dir/boot/kernel-arguments.cfg" "$tree/usr/lib/kernel/cmdline"
 	if [ -n "$selinux" ]; then
 		sed -i "s/'$/ security=selinux'/" "$dir/boot/kernel-arguments.cfg"
 		sed -i 's/$/ security=selinux/' "$tree/usr/lib/kernel/cmdline"
@@ -194,23 +201,25 @@ if ! is_built "$step" "$(cat "$dir/$initramfs.recipe")" "$here/files" "$here/gru
 	esp() { "$1" -i "$disk@@$((esp_start * 512))" "${@:2}"; }
 	esp mformat -F -T $((esp_size * 2048)) -H $esp_start -v ESP ::
 	esp mmd ::/EFI ::/EFI/BOOT ::/EFI/debian
-	esp mcopy "$root/usr/lib/shim/shimx64.efi.signed" ::/EFI/BOOT/BOOTX64.EFI
-	esp mcopy "$root/usr/lib/shim/mmx64.efi.signed" ::/EFI/BOOT/mmx64.efi
-	esp mcopy "$root/usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed" ::/EFI/BOOT/grubx64.efi
+	esp mcopy "$root/usr/lib/shim/shim$efi.efi.signed" "::/EFI/BOOT/BOOT${efi^^}.EFI"
+	esp mcopy "$root/usr/lib/shim/mm$efi.efi.signed" "::/EFI/BOOT/mm$efi.efi"
+	esp mcopy "$root/usr/lib/grub/$grub-efi-signed/grub$efi.efi.signed" "::/EFI/BOOT/grub$efi.efi"
 	{ cat "$here/grub/core.cfg" && echo 'configfile $prefix/grub.cfg'; } | esp mcopy - ::/EFI/debian/grub.cfg
-	# What grub-install writes for BIOS, which needs device nodes of partitions: the boot sector with the number of the first sector of
-	# the core image, and in that sector the number of the second one.
-	cp "$here/grub/core.cfg" "$root/tmp/core.cfg"
-	chroot "$root" grub-mkimage -O i386-pc -o /tmp/core.img -p /grub -c /tmp/core.cfg \
-		biosdisk part_gpt ext2 search search_label normal configfile linux echo test serial terminal sleep reboot ls cat
-	mv "$root/tmp/core.img" "$dir/core.img"
-	rm "$root/tmp/core.cfg"
-	head -c 440 "$root/usr/lib/grub/i386-pc/boot.img" | dd of="$disk" conv=notrunc status=none
-	# On hard disks grub-install also replaces the jump that trusts the drive number of the firmware.
-	printf '\x90\x90' | dd of="$disk" bs=1 seek=$((0x66)) conv=notrunc status=none
-	printf '\x00\x08\x00\x00\x00\x00\x00\x00' | dd of="$disk" bs=1 seek=$((0x5c)) conv=notrunc status=none # 2048
-	dd if="$dir/core.img" of="$disk" bs=512 seek=2048 conv=notrunc status=none
-	printf '\x01\x08\x00\x00\x00\x00\x00\x00' | dd of="$disk" bs=1 seek=$((2048 * 512 + 0x1f4)) conv=notrunc status=none # 2049
+	if [ "$architecture" = amd64 ]; then
+		# What grub-install writes for BIOS, which needs device nodes of partitions: the boot sector with the number of the first sector of
+		# the core image, and in that sector the number of the second one.
+		cp "$here/grub/core.cfg" "$root/tmp/core.cfg"
+		chroot "$root" grub-mkimage -O i386-pc -o /tmp/core.img -p /grub -c /tmp/core.cfg \
+			biosdisk part_gpt ext2 search search_label normal configfile linux echo test serial terminal sleep reboot ls cat
+		mv "$root/tmp/core.img" "$dir/core.img"
+		rm "$root/tmp/core.cfg"
+		head -c 440 "$root/usr/lib/grub/i386-pc/boot.img" | dd of="$disk" conv=notrunc status=none
+		# On hard disks grub-install also replaces the jump that trusts the drive number of the firmware.
+		printf '\x90\x90' | dd of="$disk" bs=1 seek=$((0x66)) conv=notrunc status=none
+		printf '\x00\x08\x00\x00\x00\x00\x00\x00' | dd of="$disk" bs=1 seek=$((0x5c)) conv=notrunc status=none # 2048
+		dd if="$dir/core.img" of="$disk" bs=512 seek=2048 conv=notrunc status=none
+		printf '\x01\x08\x00\x00\x00\x00\x00\x00' | dd of="$disk" bs=1 seek=$((2048 * 512 + 0x1f4)) conv=notrunc status=none # 2049
+	fi
 	qemu-img convert -f raw -O qcow2 "$disk" "$image.new"
 	rm -rf "$dir/tree" "$dir/boot" "$dir/core.img" "$disk"
 	sync "$image.new"
