@@ -119,6 +119,7 @@ func TestProgramsOfAnotherArchitectureRunInAnEmulator(t *testing.T) {
 	w.program("unshare", `if [ "$1" = --user ]; then exec /usr/bin/unshare --user bash -c 'echo && read -r && echo && read -r'; fi`+"\n"+unshare)
 	w.program("nsenter", `echo "emulate $(cat "/proc/$(cut -d / -f 3 <<<"$1")/uid_map" | xargs) $2" >>"$CALLS"`+"\nshift\n"+`"$@"`)
 	w.program("mcopy", `echo "mcopy $*" >>"$CALLS"`)
+	w.write("module/dracut/30ignition/module-setup.sh", "instmods -c mlxbf_bootctl\n")
 	w.build("image", "KERNEL=linux-image-arm64")
 	installed := w.installed()
 	if len(installed) != 1 || !strings.Contains(installed[0], ",grub-efi-arm64-signed,") || strings.Contains(installed[0], "amd64") {
@@ -127,6 +128,9 @@ func TestProgramsOfAnotherArchitectureRunInAnEmulator(t *testing.T) {
 	calls := w.read("calls")
 	if strings.Count(calls, "emulate 0 0 4294967295 unshare\n") != 2 || !strings.Contains(calls, "::/EFI/BOOT/BOOTAA64.EFI\n") {
 		t.Errorf("want mmdebstrap and dracut to run in the emulator, and the boot loader of arm64: %s", calls)
+	}
+	if setup := w.read("machine/root-linux-image-arm64/usr/lib/dracut/modules.d/30ignition/module-setup.sh"); setup != "instmods mlxbf_bootctl\n" {
+		t.Errorf("want dracut to go on without a module that the kernel lacks: %s", setup)
 	}
 }
 

@@ -123,6 +123,8 @@ if ! is_built "$initramfs" "$(cat "$dir/$root_step.recipe")" "$here/dracut" "$ig
 	rm -rf "$modules/30ignition" "$modules"/31poolboot-*
 	cp -r "$ignition_module/dracut/30ignition" "$modules/30ignition"
 	cp -r "$here"/dracut/31poolboot-* "$modules/"
+	# Debian's kernels lack modules of some servers for arm64.
+	sed -i 's/instmods -c /instmods /' "$modules/30ignition/module-setup.sh"
 	# Files of Go modules have no execute permission.
 	chmod -R u=rwX,go=rX "$modules/30ignition" "$modules"/31poolboot-*
 	chmod +x "$modules/30ignition"/*.sh "$modules/30ignition/ignition-generator" "$modules"/31poolboot-*/*.sh
