@@ -67,6 +67,8 @@ reachable() {
 reachable before
 sh "$0" add
 reachable during
+# systemd-networkd removes all other rules.
+{ ip -details rule; ip -6 -details rule 2>/dev/null; } | grep prohibit | grep -v "proto kernel" || true
 sh "$0" del
 reachable after`, script).CombinedOutput()
 	if err != nil {
