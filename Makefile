@@ -152,6 +152,14 @@ test-machine: image $(REAL_PARTS) $(BIN)/ignition-2.14 $(BIN)/ignition-selinux b
 	@$(PROGRESS) "build the Debian image with SELinux (once; two minutes)" "$(IMAGE_REMEDY)" env SELINUX=1 hack/image/image.sh build $(BIN)/machine $(SELINUX_IMAGE)
 	POOLBOOT_TEST_IMAGE=$(IMAGE) POOLBOOT_TEST_OLDER_IMAGE=$(OLDER_IMAGE) POOLBOOT_TEST_SELINUX_IMAGE=$(SELINUX_IMAGE) go test -v -count 1 -timeout 2h ./test/suites/machine/
 
+# A make of its own builds the image, with other programs.
+.PHONY: test-machine-arm64
+test-machine-arm64: KERNEL := linux-image-cloud-arm64
+test-machine-arm64: AGENT_ARCHITECTURES := amd64 arm64
+test-machine-arm64: $(REAL_PARTS) build ## Boot the Debian image for arm64 in QEMU on amd64, from UEFI into a pool (needs root; an hour).
+	@$(MAKE) --no-print-directory image KERNEL=$(KERNEL)
+	POOLBOOT_TEST_ARM64_IMAGE=$(IMAGE) go test -v -count 1 -timeout 1h ./test/suites/machine/ -ginkgo.focus arm64
+
 .PHONY: test-kubelets
 test-kubelets: binaries $(foreach release,$(OLDER_KUBELETS),$(BIN)/kubelets/$(release)/kubelet) ## Run adoption, re-registration and restart of Nodes with the kubelets of three Kubernetes releases, built from source.
 	@for release in $(OLDER_KUBELETS); do for program in $(BIN)/*; do \

@@ -1,14 +1,11 @@
 package e2e
 
 import (
-	"context"
 	goruntime "runtime"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
@@ -21,13 +18,7 @@ var _ = Describe("The labels that each kubelet sets", func() {
 			wrong = "x86_64"
 		}
 		t := tenant.New(ctx, lab, 1)
-		key := client.ObjectKey{Namespace: t.Namespace, Name: t.HostName(0)}
-		data := &bmov1alpha1.HardwareData{}
-		Eventually(ctx, func(ctx context.Context) error { return lab.ManagementClient.Get(ctx, key, data) }).Should(Succeed())
-		before := data.DeepCopy()
-		data.Spec.HardwareDetails.CPU.Arch = wrong
-		Expect(lab.ManagementClient.Patch(ctx, data, client.MergeFrom(before))).To(Succeed())
-
+		t.SetArchitecture(ctx, t.HostName(0), wrong)
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/kubeadm"
@@ -151,6 +152,23 @@ var _ = Describe("A machine", func() {
 		b := startBoot(ctx, t)
 		b.waitForMember(ctx)
 		Expect(b.machine.Console()).To(ContainSubstring("Ignition v2.14.0"))
+	}, SpecTimeout(30*time.Minute))
+
+	It("boots into its pool by UEFI on arm64, with the agent for arm64", func(ctx SpecContext) {
+		if os.Getenv(arm64ImageVariable) == "" {
+			Skip("make test-machine-arm64 runs this spec")
+		}
+		t := tenant.New(ctx, lab, 1)
+		t.SetArchitecture(ctx, t.HostName(0), "aarch64")
+		options := rack.Options()
+		options.Image, options.ARM64 = os.Getenv(arm64ImageVariable), true
+		_, err := rack.Add(t.HostName(0), options)
+		Expect(err).NotTo(HaveOccurred())
+		b := startBoot(ctx, t)
+		node := b.waitForMember(ctx)
+		Expect(node.Status.NodeInfo.Architecture).To(Equal("arm64"))
+		Expect(b.history.Of(node.Name)[0].Node.Labels).To(HaveKeyWithValue(corev1.LabelArchStable, "arm64"))
+		Eventually(ctx, stateOf(t, b)).Should(Equal(agentv1.Done))
 	}, SpecTimeout(30*time.Minute))
 
 	It("boots into its pool after a reset in each stage of its first boot", func(ctx SpecContext) {

@@ -4,6 +4,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -18,14 +19,16 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// Environment variables with the paths of images in the format qcow2. Without the first one, these specs do not run:
-// they need minutes, and root.
+// Environment variables with the paths of images in the format qcow2. Without any, these specs do not run: they need
+// minutes, and root.
 const (
 	imageVariable = "POOLBOOT_TEST_IMAGE"
 	// olderImageVariable is the variable of the image with Ignition 2.14, which reads spec 3.3 and earlier versions.
 	olderImageVariable = "POOLBOOT_TEST_OLDER_IMAGE"
 	// selinuxImageVariable is the variable of the image with a policy of SELinux.
 	selinuxImageVariable = "POOLBOOT_TEST_SELINUX_IMAGE"
+	// arm64ImageVariable is the variable of the image for arm64. Its specs need no other image.
+	arm64ImageVariable = "POOLBOOT_TEST_ARM64_IMAGE"
 )
 
 var (
@@ -34,15 +37,15 @@ var (
 )
 
 func TestMachine(t *testing.T) {
-	if os.Getenv(imageVariable) == "" {
-		t.Skip("make test-machine runs these specs")
+	if cmp.Or(os.Getenv(imageVariable), os.Getenv(arm64ImageVariable)) == "" {
+		t.Skip("make test-machine and make test-machine-arm64 run these specs")
 	}
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "A machine")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	SetDefaultEventuallyTimeout(10 * time.Minute)
+	SetDefaultEventuallyTimeout(20 * time.Minute)
 	SetDefaultEventuallyPollingInterval(time.Second)
 	image, err := filepath.Abs(os.Getenv(imageVariable))
 	Expect(err).NotTo(HaveOccurred())

@@ -37,6 +37,8 @@ type Options struct {
 	Console io.Writer
 	// Firmware boots the disk. Default: BIOS.
 	Firmware Firmware
+	// ARM64 makes it a machine with arm64 and UEFI.
+	ARM64 bool
 	// POST is how long the BIOS waits before it boots, as a server that tests its hardware: at most 65 seconds.
 	POST time.Duration
 	// Network is the network of the machine. Default: QEMU's network, which has a DHCP server.
@@ -71,7 +73,8 @@ type Machine struct {
 // New returns a machine that is off, with an empty disk in dir. Its console is in the file console.log in dir.
 func New(name, dir string, options Options) (*Machine, error) {
 	for program, debianPackage := range map[string]string{
-		"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "sfdisk": "fdisk", "genisoimage": "genisoimage",
+		options.emulator(): map[bool]string{false: "qemu-system-x86", true: "qemu-system-arm"}[options.ARM64],
+		"qemu-img":         "qemu-utils", "sfdisk": "fdisk", "genisoimage": "genisoimage",
 	} {
 		if _, err := exec.LookPath(program); err != nil {
 			return nil, fmt.Errorf("%w. What to do: apt-get install %s", err, debianPackage)
@@ -157,7 +160,7 @@ func (m *Machine) PowerOn(ctx context.Context) error {
 	if m.options.NTPServer != "" {
 		argv = append(argv, "-smbios", "type=11,value="+strings.ReplaceAll(networkWithNTP(m.options.NTPServer), ",", ",,"))
 	}
-	command := exec.CommandContext(ctx, "qemu-system-x86_64", argv...)
+	command := exec.CommandContext(ctx, m.options.emulator(), argv...)
 	p, err := m.start(command, socket, network)
 	if err != nil {
 		network.close()
@@ -169,11 +172,14 @@ func (m *Machine) PowerOn(ctx context.Context) error {
 
 // firmware returns the options of QEMU for the machine's firmware, whose variables stay in the machine.
 func (m *Machine) firmware(ctx context.Context) ([]string, error) {
-	code, variables, options := "OVMF_CODE_4M.fd", "OVMF_VARS_4M.fd", []string{"-machine", "q35,accel=tcg"}
-	switch m.options.Firmware {
-	case UEFI:
-	case SecureBoot:
-		code, variables = "OVMF_CODE_4M.secboot.fd", "OVMF_VARS_4M.ms.fd"
+	code, variables, options := "OVMF/OVMF_CODE_4M.fd", "OVMF/OVMF_VARS_4M.fd", []string{"-machine", "q35,accel=tcg"}
+	switch {
+	case m.options.ARM64:
+		code, variables = "AAVMF/AAVMF_CODE.fd", "AAVMF/AAVMF_VARS.fd"
+		options = []string{"-machine", "virt,accel=tcg", "-cpu", "cortex-a72"}
+	case m.options.Firmware == UEFI:
+	case m.options.Firmware == SecureBoot:
+		code, variables = "OVMF/OVMF_CODE_4M.secboot.fd", "OVMF/OVMF_VARS_4M.ms.fd"
 		options = []string{"-machine", "q35,accel=tcg,smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on"}
 	default:
 		options := []string{"-machine", "pc,accel=tcg"}
@@ -182,12 +188,19 @@ func (m *Machine) firmware(ctx context.Context) ([]string, error) {
 		}
 		return options, nil
 	}
-	const directory = "/usr/share/OVMF/"
+	const directory = "/usr/share/"
 	if output, err := exec.CommandContext(ctx, "cp", "--no-clobber", directory+variables, m.path("variables.fd")).CombinedOutput(); err != nil {
-		return nil, m.errorf("%w: %s What to do: apt-get install ovmf", err, output)
+		return nil, m.errorf("%w: %s What to do: apt-get install ovmf qemu-efi-aarch64", err, output)
 	}
 	return append(options, "-drive", "if=pflash,unit=0,format=raw,readonly=on,file="+directory+code,
 		"-drive", "if=pflash,unit=1,format=raw,file="+m.path("variables.fd")), nil
+}
+
+func (o Options) emulator() string {
+	if o.ARM64 {
+		return "qemu-system-aarch64"
+	}
+	return "qemu-system-x86_64"
 }
 
 // networkWithNTP returns the SMBIOS string from which systemd creates the configuration of a network with an NTP

@@ -44,6 +44,17 @@ func (t *Tenant) BootAnnotatedHost(ctx context.Context, name, role string) *bmov
 	return host
 }
 
+// SetArchitecture sets the architecture that the inspection of a server found, such as aarch64.
+func (t *Tenant) SetArchitecture(ctx context.Context, host, architecture string) {
+	data := &bmov1alpha1.HardwareData{}
+	EventuallyWithOffset(1, func() error {
+		return t.site.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: host}, data)
+	}).WithContext(ctx).Should(Succeed())
+	before := data.DeepCopy()
+	data.Spec.HardwareDetails.CPU.Arch = architecture
+	ExpectWithOffset(1, t.site.ManagementClient.Patch(ctx, data, client.MergeFrom(before))).To(Succeed())
+}
+
 func newHost(name string) *bmov1alpha1.BareMetalHost {
 	return &bmov1alpha1.BareMetalHost{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
