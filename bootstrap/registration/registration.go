@@ -30,10 +30,10 @@ func WaitingForKubelet(name, role string) metav1.Condition {
 }
 
 // BootPrepared returns the condition BootPrepared of a PoolbootConfig whose host has everything that it needs to boot.
-// role is the role of the pool that the Node is in now.
+// Its message remains true when the Node moves to another pool and the host is updated.
 func BootPrepared(name, role, configuration string) metav1.Condition {
 	return metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.BootPreparedReason,
-		Message: fmt.Sprintf("Node %s is registered in pool %q, and its host boots with configuration %s", name, role, configuration)}
+		Message: fmt.Sprintf("Node %s was registered in pool %q to boot with %s", name, role, configuration)}
 }
 
 // Sources is everything that a registration depends on.

@@ -120,7 +120,6 @@ func (r *Phases) apply(ctx context.Context, w client.Client, s *scope.Scope, f f
 		return err
 	}
 	recorded := &s.Config.Status
-	previousRole := recorded.PoolRole
 	if isCompleted {
 		revokedTime := metav1.NowMicro()
 		recorded.Boot.CredentialID, recorded.Boot.CredentialExpirationTime = "", nil
@@ -142,9 +141,6 @@ func (r *Phases) apply(ctx context.Context, w client.Client, s *scope.Scope, f f
 	}
 	if d.condition != nil {
 		conditions.Set(s.Config, *d.condition)
-	}
-	if record.IsPrepared(s.Config) && record.HasNode(s.Config) && recorded.PoolRole != previousRole {
-		conditions.Set(s.Config, registration.BootPrepared(recorded.NodeRef.Name, recorded.PoolRole, recorded.Boot.ServedConfiguration.Name))
 	}
 	s.Report(func(before, after *bootstrapv1.PoolbootConfig) {
 		if isCompleted { // even if an earlier try did some of it

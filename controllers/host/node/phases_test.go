@@ -211,7 +211,8 @@ var _ = Describe("A boot", func() {
 		})
 		config, _ := s.settle(ctx)
 		Expect(config.Status.PoolRole).To(Equal("edge"))
-		Expect(conditions.GetMessage(config, bootstrapv1.BootPreparedCondition)).To(ContainSubstring(`is registered in pool "edge"`))
+		Expect(conditions.GetMessage(config, bootstrapv1.BootPreparedCondition)).To(Equal("Node "+config.Status.NodeRef.Name+` was registered in pool "infra" to boot with rendered-infra-1`),
+			"it is about the boot, and not about what the host became")
 		Expect(s.newEvents()).To(ContainSubstring(bootstrapv1.EventPoolChanged))
 
 		ofNode := map[string]string{"kind": "Node"}

@@ -169,12 +169,13 @@ spec:
 	})
 
 	Describe("who moves a Machine to another pool", func() {
-		It("reads the new pool in BootPrepared", func() {
+		It("reads the new pool in NodeInPool, and that of the boot in BootPrepared", func() {
 			machine := getMachine("edge")
 			kubectl("patch", "machinedeployment", "edge", "--type=merge", "-p",
 				`{"spec":{"template":{"metadata":{"labels":{"node-role.kubernetes.io/edge":null,"node-role.kubernetes.io/infra":""}}}}}`)
 			Eventually(func() string { return getField("{.status.poolRole}", "poolbootconfig", machine) }).Should(Equal("infra"))
-			Eventually(func() string { return getCondition("BootPrepared", "poolbootconfig", machine) }).Should(And(HavePrefix("True "), ContainSubstring("infra"), Not(ContainSubstring("pool edge"))))
+			Eventually(func() string { return getCondition("NodeInPool", "poolbootconfig", machine) }).Should(And(HavePrefix("True "), ContainSubstring("infra")))
+			Expect(getCondition("BootPrepared", "poolbootconfig", machine)).To(And(HavePrefix("True "), ContainSubstring(`was registered in pool "edge" to boot with rendered-`)))
 		})
 	})
 
