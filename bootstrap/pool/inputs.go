@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
@@ -96,6 +97,23 @@ func NotSelected(config *poolv1.MachineConfig, pools []poolv1.MachineConfigPool)
 func Selects(p poolv1.MachineConfigPool, of map[string]string) bool {
 	selector, err := selectorOf(p.Spec.MachineConfigSelector)
 	return err == nil && selector.Matches(labels.Set(of))
+}
+
+// RenderedBy returns the pools that render a MachineConfig with these labels: those that select it, and those that
+// inherit it from the worker pool of their Cluster.
+func RenderedBy(pools []poolv1.MachineConfigPool, of map[string]string) (renders []poolv1.MachineConfigPool) {
+	inherited := sets.New[string]()
+	for i := range pools {
+		if pools[i].Spec.PoolRole == poolv1.RoleWorker && Selects(pools[i], of) {
+			inherited.Insert(pools[i].Spec.ClusterName)
+		}
+	}
+	for i := range pools {
+		if inherited.Has(pools[i].Spec.ClusterName) || Selects(pools[i], of) {
+			renders = append(renders, pools[i])
+		}
+	}
+	return renders
 }
 
 // SelectsAny reports whether a pool's own machineConfigSelector selects one of several MachineConfigs that is not

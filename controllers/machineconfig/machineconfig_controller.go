@@ -1,5 +1,5 @@
-// Package machineconfig reports in the status of a MachineConfig which pools select it, and whether they can render it,
-// by the validation of the webhook. A MachineConfig that was stored without the webhook, or by an earlier version, can
+// Package machineconfig reports in the status of a MachineConfig which pools render it, and whether they can, by the
+// validation of the webhook. A MachineConfig that was stored without the webhook, or by an earlier version, can
 // be invalid.
 package machineconfig
 
@@ -98,10 +98,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	before := config.DeepCopy()
 	config.Status.ObservedGeneration, config.Status.Pools = config.Generation, nil
-	for _, p := range pools.Items {
-		if pool.Selects(p, config.Labels) {
-			config.Status.Pools = append(config.Status.Pools, p.Name)
-		}
+	for _, p := range pool.RenderedBy(pools.Items, config.Labels) {
+		config.Status.Pools = append(config.Status.Pools, p.Name)
 	}
 	slices.Sort(config.Status.Pools)
 	config.Status.Pools = config.Status.Pools[:min(maxPools, len(config.Status.Pools))]

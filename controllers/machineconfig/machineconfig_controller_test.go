@@ -75,19 +75,26 @@ var _ = Describe("The status of a MachineConfig", func() {
 		Expect(writes).To(Equal(1))
 	})
 
-	It("names the pools that select it, and says what pools select if none does", func(ctx SpecContext) {
-		start()
-		for _, name := range []string{"worker", "infra"} {
-			p := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: name}}
+	createPools := func(ctx context.Context, names ...string) {
+		for _, name := range names {
+			p := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: name}, Spec: poolv1.MachineConfigPoolSpec{ClusterName: "c1", PoolRole: name}}
 			p.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"role": name}}
 			Expect(r.Client.Create(ctx, p)).To(Succeed())
 		}
+	}
+
+	It("names the pools that render it, also those that inherit it, and says what pools select if none does", func(ctx SpecContext) {
+		start()
+		createPools(ctx, "worker", "infra")
 		Expect(status(ctx)).To(And(HaveField("Pools", BeEmpty()), haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, "no pool selects them")))
 		config.Labels = map[string]string{"role": "infra"}
 		Expect(r.Client.Update(ctx, config)).To(Succeed())
 		Expect(status(ctx)).To(And(HaveField("Pools", ConsistOf("infra")), haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, "pools can render it")))
 		Expect(r.configsOfNamespace(ctx, &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "edge"}})).To(ConsistOf(
 			ctrl.Request{NamespacedName: client.ObjectKeyFromObject(config)}), "if a pool changes")
+		config.Labels = map[string]string{"role": "worker"}
+		Expect(r.Client.Update(ctx, config)).To(Succeed())
+		Expect(status(ctx).Pools).To(Equal([]string{"infra", "worker"}))
 	})
 
 	It("follows a pool that selects others, and no other change of a pool", func() {

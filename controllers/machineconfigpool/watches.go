@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -70,21 +71,16 @@ func ofPool(o client.Object, _ []poolv1.MachineConfigPool) poolFilter {
 	return func(p *poolv1.MachineConfigPool) bool { return p.Spec.ClusterName == name }
 }
 
-// ofMachineConfig matches the pools that select a MachineConfig. If the worker pool selects it, it also matches all
-// pools that inherit from the worker pool. A rendered config matches only its own pool.
+// ofMachineConfig matches the pools that render a MachineConfig. A rendered config matches only its own pool.
 func ofMachineConfig(o client.Object, pools []poolv1.MachineConfigPool) poolFilter {
 	if name := renderedFor(o); name != "" {
 		return func(p *poolv1.MachineConfigPool) bool { return name == p.Name }
 	}
-	inherited := map[string]bool{}
-	for i := range pools {
-		if spec := &pools[i].Spec; spec.PoolRole == poolv1.RoleWorker && pool.Selects(pools[i], o.GetLabels()) {
-			inherited[spec.ClusterName] = true
-		}
+	names := sets.New[string]()
+	for _, p := range pool.RenderedBy(pools, o.GetLabels()) {
+		names.Insert(p.Name)
 	}
-	return func(p *poolv1.MachineConfigPool) bool {
-		return inherited[p.Spec.ClusterName] || pool.Selects(*p, o.GetLabels())
-	}
+	return func(p *poolv1.MachineConfigPool) bool { return names.Has(p.Name) }
 }
 
 // ofPoolbootConfig matches the recorded pool. A PoolbootConfig that has joined and lost its record matches every pool

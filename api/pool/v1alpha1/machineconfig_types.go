@@ -92,8 +92,8 @@ type MachineConfigStatus struct {
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// pools are the names of the first MachineConfigPools that select the MachineConfig. What worker selects is in all
-	// pools of its Cluster.
+	// pools are the names of the first MachineConfigPools that render the MachineConfig: those that select it, and
+	// those that inherit it because the pool worker of their Cluster selects it.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=100
