@@ -1,6 +1,6 @@
-// Package machineconfig reports in the status of a MachineConfig which pools render it, and whether they can, by the
-// validation of the webhook. A MachineConfig that was stored without the webhook, or by an earlier version, can
-// be invalid.
+// Package machineconfig reports in the status of a MachineConfig which pools render it, and whether they can. It can be
+// invalid although a webhook validates it, if it was stored without the webhook or by an earlier version, and it can
+// contradict another MachineConfig of a pool.
 package machineconfig
 
 import (
@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -56,17 +57,27 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 		Named("machineconfig").
 		For(&poolv1.MachineConfig{}, builder.WithPredicates(
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.configsOfNamespace), builder.WithPredicates(predicate.Funcs{UpdateFunc: selectorChanged})).
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.configsOfNamespace), builder.WithPredicates(predicate.Funcs{UpdateFunc: poolChanged})).
 		WithOptions(options).
 		Complete(r)
 }
 
-// selectorChanged matches updates of a pool that can change what it selects. All MachineConfigs are validated again
-// then.
-func selectorChanged(e event.UpdateEvent) bool {
+// poolChanged matches updates of a pool that can change what it selects, or why it cannot be rendered. All
+// MachineConfigs are validated again then.
+func poolChanged(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*poolv1.MachineConfigPool)
 	after, okAfter := e.ObjectNew.(*poolv1.MachineConfigPool)
-	return ok && okAfter && !equality.Semantic.DeepEqual(before.Spec.MachineConfigSelector, after.Spec.MachineConfigSelector)
+	return ok && okAfter && (whyNotRendered(before) != whyNotRendered(after) ||
+		!equality.Semantic.DeepEqual(before.Spec.MachineConfigSelector, after.Spec.MachineConfigSelector))
+}
+
+// whyNotRendered returns why the MachineConfigs of a pool cannot be rendered, or "".
+func whyNotRendered(p *poolv1.MachineConfigPool) string {
+	c := meta.FindStatusCondition(p.Status.Conditions, poolv1.RenderDegradedCondition)
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != poolv1.RenderFailedReason {
+		return ""
+	}
+	return c.Message
 }
 
 // configsOfNamespace returns requests for all MachineConfigs that a changed pool can select.
@@ -113,10 +124,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // ready returns the condition Ready of a MachineConfig.
 func ready(config *poolv1.MachineConfig, pools []poolv1.MachineConfigPool) metav1.Condition {
 	c := metav1.Condition{Type: poolv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: poolv1.MachineConfigValidReason,
-		Message: excerpt.Of(cmp.Or(pool.NotSelected(config, pools), "pools can render it"), maxMessage), ObservedGeneration: config.Generation}
+		Message: cmp.Or(pool.NotSelected(config, pools), "it is valid"), ObservedGeneration: config.Generation}
+	why := ""
 	if _, errs := validation.MachineConfig(config); len(errs) > 0 {
-		c.Status, c.Reason = metav1.ConditionFalse, poolv1.MachineConfigInvalidReason
-		c.Message = excerpt.Of("pools that select it cannot be rendered: "+errs.ToAggregate().Error(), maxMessage)
+		why = "pools that select it cannot be rendered: " + errs.ToAggregate().Error()
 	}
+	for _, p := range pool.RenderedBy(pools, config.Labels) {
+		if of := whyNotRendered(&p); why == "" && strings.Contains(of, fmt.Sprintf("MachineConfig %q", config.Name)) {
+			why = fmt.Sprintf("MachineConfigPool %s cannot be rendered: %s", p.Name, of)
+		}
+	}
+	if why != "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, poolv1.MachineConfigInvalidReason, why
+	}
+	c.Message = excerpt.Of(c.Message, maxMessage)
 	return c
 }

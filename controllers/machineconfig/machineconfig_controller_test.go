@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -70,7 +72,7 @@ var _ = Describe("The status of a MachineConfig", func() {
 
 	It("is Ready while it is valid, and is written once", func(ctx SpecContext) {
 		start()
-		Expect(status(ctx)).To(haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, "pools can render it"))
+		Expect(status(ctx)).To(haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, "it is valid"))
 		Expect(reconcile(ctx)).To(Succeed())
 		Expect(writes).To(Equal(1))
 	})
@@ -89,7 +91,7 @@ var _ = Describe("The status of a MachineConfig", func() {
 		Expect(status(ctx)).To(And(HaveField("Pools", BeEmpty()), haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, "no pool selects them")))
 		config.Labels = map[string]string{"role": "infra"}
 		Expect(r.Client.Update(ctx, config)).To(Succeed())
-		Expect(status(ctx)).To(And(HaveField("Pools", ConsistOf("infra")), haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, "pools can render it")))
+		Expect(status(ctx)).To(And(HaveField("Pools", ConsistOf("infra")), haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, "it is valid")))
 		Expect(r.configsOfNamespace(ctx, &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "edge"}})).To(ConsistOf(
 			ctrl.Request{NamespacedName: client.ObjectKeyFromObject(config)}), "if a pool changes")
 		config.Labels = map[string]string{"role": "worker"}
@@ -97,13 +99,44 @@ var _ = Describe("The status of a MachineConfig", func() {
 		Expect(status(ctx).Pools).To(Equal([]string{"infra", "worker"}))
 	})
 
+	It("is not Ready while a pool that renders it names it as a cause why it cannot be rendered", func(ctx SpecContext) {
+		start()
+		createPools(ctx, "worker", "infra", "storage")
+		fail := func(name, reason, message string) {
+			p := &poolv1.MachineConfigPool{}
+			Expect(r.Client.Get(ctx, client.ObjectKey{Namespace: "edge", Name: name}, p)).To(Succeed())
+			before := p.DeepCopy()
+			meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{Type: poolv1.RenderDegradedCondition, Status: metav1.ConditionTrue, Reason: reason, Message: message})
+			Expect(r.Client.Update(ctx, p)).To(Succeed())
+			Expect(poolChanged(event.UpdateEvent{ObjectOld: before, ObjectNew: p})).To(BeTrue())
+			Expect(poolChanged(event.UpdateEvent{ObjectOld: p, ObjectNew: p})).To(BeFalse(), "not again")
+		}
+		config.Labels = map[string]string{"role": "infra"}
+		Expect(r.Client.Update(ctx, config)).To(Succeed())
+		fail("storage", poolv1.RenderFailedReason, `MachineConfig "50-a": it does not render this one`)
+		fail("infra", poolv1.RenderFailedReason, `MachineConfig "50-ab": spec.fips: no`)
+		Expect(status(ctx)).To(haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, "it is valid"))
+		change(ctx, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a"}]}}`)
+		below := config.DeepCopy()
+		below.Name, below.Spec.Config.Raw = "60-b", []byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a/b"}]}}`)
+		pools := &poolv1.MachineConfigPoolList{}
+		Expect(r.Client.List(ctx, pools)).To(Succeed())
+		_, why := pool.Render("infra", pools.Items, []poolv1.MachineConfig{*config, *below})
+		Expect(why).To(MatchError(ContainSubstring("is below")))
+		fail("infra", poolv1.RenderFailedReason, why.Error())
+		Expect(status(ctx)).To(haveReady(metav1.ConditionFalse, poolv1.MachineConfigInvalidReason, "MachineConfigPool infra cannot be rendered: "+why.Error()))
+		fail("infra", poolv1.PausedConfigurationInvalidReason, "annotation")
+		Expect(status(ctx)).To(haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, "it is valid"))
+	})
+
 	It("follows a pool that selects others, and no other change of a pool", func() {
 		before := &poolv1.MachineConfigPool{}
 		after := before.DeepCopy()
 		after.Generation, after.Spec.Paused = 2, ptr.To(true)
-		Expect(selectorChanged(event.UpdateEvent{ObjectOld: before, ObjectNew: after})).To(BeFalse())
+		after.Status.Conditions = []metav1.Condition{{Type: poolv1.RenderDegradedCondition, Status: metav1.ConditionFalse, Reason: poolv1.RenderedReason, Message: "rendered-infra-1"}}
+		Expect(poolChanged(event.UpdateEvent{ObjectOld: before, ObjectNew: after})).To(BeFalse())
 		after.Spec.MachineConfigSelector = &metav1.LabelSelector{}
-		Expect(selectorChanged(event.UpdateEvent{ObjectOld: before, ObjectNew: after})).To(BeTrue())
+		Expect(poolChanged(event.UpdateEvent{ObjectOld: before, ObjectNew: after})).To(BeTrue())
 	})
 
 	It("names the field that is wrong until it is corrected, as the webhook does", func(ctx SpecContext) {

@@ -119,7 +119,8 @@ const RenderedNamePrefix = "rendered-"
 
 // ReadyCondition is the condition of a MachineConfigPool or a MachineConfig by which tools such as Flux, Argo CD and
 // kubectl wait know that it is as it should be. A pool is Ready when it is Updated and not Degraded; otherwise the
-// reason and the message are those of what is wrong. A MachineConfig is Ready when pools can render it.
+// reason and the message are those of what is wrong. A MachineConfig is Ready when it is valid, and no pool
+// that renders it names it as a cause why that fails.
 const ReadyCondition = "Ready"
 
 // Condition types of a MachineConfigPool, as OpenShift names them.
@@ -184,9 +185,10 @@ const (
 
 // Reasons of the condition Ready of a MachineConfig.
 const (
-	// Pools can render the MachineConfig.
+	// The MachineConfig is valid.
 	MachineConfigValidReason = "Valid"
-	// Pools that select the MachineConfig cannot be rendered. Correct the field that the message names.
+	// A pool cannot be rendered because of the MachineConfig, alone or together with others. Correct the field that the
+	// message names.
 	MachineConfigInvalidReason = "Invalid"
 )
 

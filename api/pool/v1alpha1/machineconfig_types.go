@@ -80,7 +80,7 @@ type MachineConfigSpec struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type MachineConfigStatus struct {
-	// conditions has Ready: whether pools that select the MachineConfig can render it.
+	// conditions has Ready: whether pools can render the MachineConfig.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
