@@ -312,6 +312,25 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(meta.FindStatusCondition(becomes("m2", bootstrapv1.UpdateDoneReason).Status.Conditions, poolv1.UpdatedCondition).Message).NotTo(ContainSubstring("window"))
 	})
 
+	DescribeTable("has the reason of a gate for which all hosts wait, and names it", func(reason string) {
+		p := s.pool("infra")
+		p.Spec.Updates.Gates = []poolv1.UpdateGate{{Name: "ceph"}}
+		Expect(s.Update(ctx(), p)).To(Succeed())
+		const why = "the gate ceph: read it"
+		meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionFalse, Reason: reason, Message: why})
+		Expect(s.Status().Update(ctx(), p)).To(Succeed())
+		p = becomes("m2", bootstrapv1.UpdateWaitingReason)
+		for _, kind := range []string{poolv1.UpdatedCondition, poolv1.ReadyCondition} {
+			Expect(p).To(haveCondition(kind, no, reason, "wait for their update (m1, m2): see kubectl poolboot rollout status infra -n site; "+why))
+		}
+		Expect(becomes("m1", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsUpdatingReason, "; "+why))
+		becomes("m1", bootstrapv1.UpdateDoneReason)
+		Expect(meta.FindStatusCondition(becomes("m2", bootstrapv1.UpdateDoneReason).Status.Conditions, poolv1.UpdatedCondition).Message).NotTo(ContainSubstring("gate"))
+	},
+		Entry("if it is closed", poolv1.GateClosedReason),
+		Entry("if it can't be read", poolv1.GateUnreadableReason),
+	)
+
 	DescribeTable("names the unavailable hosts that block it", func(label, reason string, dead ...string) {
 		p := s.pool("infra")
 		three := intstr.FromInt32(3)

@@ -1,6 +1,7 @@
 package machineconfigpool
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -106,8 +107,13 @@ func (s *scope) setUpdated(n counts) {
 			message = n.blockedMessage() + message
 		}
 		if len(n.waiting) > 0 && !paused {
-			if s.hold = rollout.HoldOfWindow(s.pool, time.Now()); s.hold.Why != "" {
-				message += "; " + s.hold.Why
+			s.hold = rollout.HoldOfWindow(s.pool, time.Now())
+			gate := rollout.HoldOfGates(s.pool)
+			if gate != "" && s.hold.Why == "" && reason == poolv1.HostsPendingReason {
+				reason = meta.FindStatusCondition(s.pool.Status.Conditions, poolv1.UpdateGatesOpenCondition).Reason
+			}
+			if why := cmp.Or(s.hold.Why, gate); why != "" {
+				message += "; " + why
 			}
 		}
 		set(false, !paused, reason, message)

@@ -192,7 +192,8 @@ const (
 	MachineConfigInvalidReason = "Invalid"
 )
 
-// Reasons of the condition UpdateGatesOpen. GateUnreadableReason is also the reason of an event.
+// Reasons of the condition UpdateGatesOpen. The last two are also those of Updated while all hosts that wait for their
+// update wait for a gate, and GateUnreadableReason is that of an event.
 const (
 	// All gates were open when hosts began updates last.
 	GatesOpenReason = "GatesOpen"

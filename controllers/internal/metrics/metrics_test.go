@@ -139,7 +139,8 @@ poolboot_hosts{cluster="metal/edge",pool="infra",state="Draining"} 1
 	It("counts pools in which hosts wait and none begins an update", func() {
 		close(elected)
 		for name, reason := range map[string]string{"gate": poolv1.GateUnreadableReason, "closed": poolv1.GateClosedReason} {
-			Expect(collector.Cache.(client.Client).Create(context.Background(), withFalse(newPool(name, name, nil), poolv1.UpdateGatesOpenCondition, reason))).To(Succeed())
+			p := withFalse(newPool(name, name, nil), poolv1.UpdateGatesOpenCondition, reason)
+			Expect(collector.Cache.(client.Client).Create(context.Background(), withFalse(p, poolv1.UpdatedCondition, reason))).To(Succeed())
 		}
 		for name, reason := range map[string]string{"blocked": poolv1.RolloutBlockedReason, "pending": poolv1.HostsPendingReason} {
 			Expect(collector.Cache.(client.Client).Create(context.Background(), withFalse(newPool(name, name, nil), poolv1.UpdatedCondition, reason))).To(Succeed())

@@ -178,7 +178,7 @@ func (c *StateCollector) countPools(pools []poolv1.MachineConfigPool, counts ser
 		}
 		for _, kind := range []string{poolv1.UpdatedCondition, poolv1.UpdateGatesOpenCondition} {
 			if condition := meta.FindStatusCondition(p.Status.Conditions, kind); condition != nil && condition.Status == metav1.ConditionFalse && heldReasons.Has(condition.Reason) {
-				counts[series{desc: heldDesc, cluster: workload.ClusterOfPool(p).String(), pool: p.Spec.PoolRole, value: condition.Reason}]++
+				counts[series{desc: heldDesc, cluster: workload.ClusterOfPool(p).String(), pool: p.Spec.PoolRole, value: condition.Reason}] = 1 // both can have the reason
 			}
 		}
 	}

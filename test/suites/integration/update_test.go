@@ -277,6 +277,8 @@ var _ = Describe("Hosts with agents", func() {
 		t.Create(ctx, t.MachineConfig("52-gate", "infra", "/etc/gate", "1"))
 		open := getPoolCondition(infra, poolv1.UpdateGatesOpenCondition)
 		Eventually(ctx, open).Should(And(HavePrefix("False GateUnreadable"), ContainSubstring("the user poolboot:update-gates of the workload cluster can't get ConfigMap default/"+t.Namespace)))
+		ready := getPoolCondition(infra, poolv1.ReadyCondition)
+		Eventually(ctx, ready).Should(And(HavePrefix("False GateUnreadable"), ContainSubstring("can't get ConfigMap")))
 
 		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: gate.Name}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{gate.Name}, Verbs: []string{"get"}}}}
@@ -288,6 +290,7 @@ var _ = Describe("Hosts with agents", func() {
 			DeferCleanup(func(ctx SpecContext) error { return lab.WorkloadClient.Delete(ctx, object) })
 		}
 		Eventually(ctx, open).Should(And(HavePrefix("False GateClosed"), ContainSubstring("the gate change is closed")))
+		Eventually(ctx, ready).Should(And(HavePrefix("False GateClosed"), ContainSubstring("the gate change is closed")))
 		config := t.Config(ctx, "infra")
 		Eventually(ctx, t.Condition(config, bootstrapv1.UpdatedCondition)).Should(And(HavePrefix("False Waiting"), HaveSuffix(": see its condition UpdateGatesOpen")))
 
