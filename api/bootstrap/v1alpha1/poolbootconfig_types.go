@@ -221,11 +221,11 @@ type PoolbootConfigStatus struct {
 // +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1alpha1"}
 // +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.status.poolRole`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.hostRef.name`,priority=1
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
 // +kubebuilder:printcolumn:name="InPool",type=string,JSONPath=`.status.conditions[?(@.type=="NodeInPool")].status`,priority=1
-// +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].status`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PoolbootConfig struct {
 	metav1.TypeMeta `json:",inline"`

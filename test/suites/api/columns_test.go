@@ -24,7 +24,7 @@ var _ = Describe("kubectl get", func() {
 
 		client, err := rest.HTTPClientFor(controlPlane.Config)
 		Expect(err).NotTo(HaveOccurred())
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/apis/poolboot.io/v1alpha1/namespaces/default/%s/columns", controlPlane.Config.Host, resource), nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/apis/%s/namespaces/default/%s/columns", controlPlane.Config.Host, object.GetAPIVersion(), resource), nil)
 		Expect(err).NotTo(HaveOccurred())
 		request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 		answer, err := client.Do(request)
@@ -44,7 +44,11 @@ var _ = Describe("kubectl get", func() {
 		Entry("what is wrong in a pool", "MachineConfigPool", "machineconfigpools",
 			`{hostCount: 3, readyHostCount: 1, updatedHostCount: 2, degradedHostCount: 1, conditions: [{type: Ready, status: "False", reason: HostsDegraded, message: a, lastTransitionTime: "2026-01-01T00:00:00Z"}]}`,
 			map[string]any{"Ready": "False", "Reason": "HostsDegraded", "Hosts": 3.0, "ReadyHosts": 1.0, "UpdatedHosts": 2.0, "DegradedHosts": 1.0}),
-		Entry("which pools select a MachineConfig", "MachineConfig", "machineconfigs", `{pools: [infra, worker]}`,
+		Entry("what is wrong with a running host", "PoolbootConfig", "poolbootconfigs",
+			`{poolRole: infra, nodeRef: {name: infra-1, uid: 1b671a64-40d5-491e-99b0-da01ff1f3341}, conditions: [{type: Ready, status: "True", reason: Ready, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"},
+			{type: Updated, status: "False", reason: UnitsFailing, message: a, lastTransitionTime: "2026-01-01T00:00:00Z"}]}`,
+			map[string]any{"Pool": "infra", "Ready": "True", "Node": "infra-1", "State": "UnitsFailing"}),
+		Entry("which pools render a MachineConfig", "MachineConfig", "machineconfigs", `{pools: [infra, worker]}`,
 			map[string]any{"Pools": `["infra","worker"]`, "Ready": nil}),
 	)
 })
