@@ -43,6 +43,8 @@ type machineState struct {
 	unavailable bootstrapv1.UnavailableReason
 	// can is what the programs of the running host can change.
 	can update.Capabilities
+	// retrying is true if the update of the running host fails, and is retried.
+	retrying bool
 	// silent is true if the agent of the running host does not answer, or not in a way that the manager understands.
 	silent bool
 	// unitsFail is true if the kubelet or units of the configuration fail on the running host.
@@ -72,6 +74,7 @@ func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 	if updated != nil && (updated.Reason == bootstrapv1.UpdateDegradedReason || updated.Reason == bootstrapv1.UpdateUnreconcilableReason) {
 		state.failed = c.Status.Update.Desired.Name
 	}
+	state.retrying = updated != nil && updated.Reason == bootstrapv1.UpdateFailingReason
 	state.silent = updated != nil && slices.Contains(noAnswer, updated.Reason)
 	state.unitsFail = updated != nil && updated.Reason == bootstrapv1.UnitsFailingReason
 	state.agentless = state.joined && updated != nil && updated.Reason == bootstrapv1.NoAgentReason
@@ -114,6 +117,8 @@ type counts struct {
 	// such hosts without a Machine. waiting, updating and stopped are those of both that change to it without being
 	// installed again, by their phase.
 	outdated, outdatedHosts, waiting, updating, stopped []string
+	// retrying are those of waiting whose update fails before it begins, such as its downloads.
+	retrying []string
 	// failing are those that run what the pool renders and whose units fail, each with what to do. They take places of
 	// maxUnavailable.
 	failing []string
@@ -166,6 +171,9 @@ func (s *scope) countMachines() (n counts) {
 				n.stopped = append(n.stopped, name)
 			default:
 				n.waiting = append(n.waiting, name)
+				if state.retrying {
+					n.retrying = append(n.retrying, name)
+				}
 				if state.silent {
 					n.silentWaiting++
 				}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -224,5 +225,7 @@ func (n counts) addRollout(add func(names []string, problem, next string), see s
 	add(n.updating, "are being updated", see)
 	add(n.stopped, "cannot be updated", see+", and correct the configuration or the host")
 	add(n.failing, "have units that fail", "each takes a place of spec.maxUnavailable: correct the MachineConfig, which these hosts get first, or the host")
-	add(n.waiting, "run another configuration, and wait for their update", see)
+	add(n.retrying, "fail to begin their update, and retry it", see)
+	waiting := sets.New(n.waiting...).Delete(n.retrying...)
+	add(waiting.UnsortedList(), "run another configuration, and wait for their update", see)
 }

@@ -312,6 +312,12 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(meta.FindStatusCondition(becomes("m2", bootstrapv1.UpdateDoneReason).Status.Conditions, poolv1.UpdatedCondition).Message).NotTo(ContainSubstring("window"))
 	})
 
+	It("names the hosts that fail to begin their update, apart from those that wait", func() {
+		const next = ": see kubectl poolboot rollout status infra -n site"
+		Expect(becomes("m1", bootstrapv1.UpdateFailingReason)).To(haveCondition(poolv1.ReadyCondition, no, poolv1.HostsPendingReason,
+			"1 of 2 hosts fail to begin their update, and retry it (m1)"+next+"; 1 of 2 hosts run another configuration, and wait for their update (m2)"+next))
+	})
+
 	DescribeTable("has the reason of a gate for which all hosts wait, and names it", func(reason string) {
 		p := s.pool("infra")
 		p.Spec.Updates.Gates = []poolv1.UpdateGate{{Name: "ceph"}}
