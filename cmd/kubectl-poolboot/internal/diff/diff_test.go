@@ -55,6 +55,12 @@ var _ = Describe("diff", func() {
 			"infra: machineconfiguration.openshift.io/role=infra; worker: machineconfiguration.openshift.io/role=worker\n"}))
 	})
 
+	It("shows what the deletion of a MachineConfig does, by a label that no pool selects", func() {
+		r := runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Config("51-infra", "none", `{kernelArguments: [quiet]}`)))
+		Expect(r.Out).To(And(HavePrefix("MachineConfigPool edge/infra "), HaveSuffix("  - kernelArguments\n      -quiet\n")))
+		Expect(r.Code).To(Equal(1))
+	})
+
 	It("notes what kubectl apply would warn of in the objects that change", func() {
 		r := runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Config("51-infra", "infra", files("mode: 644")), clitest.Config("52-unit", "infra", unit(`enabled: true, contents: "[Unit]\nA=1"`)),
 			strings.Replace(infra, "machineconfiguration.openshift.io/role: infra", "machineconfiguration.openshift.io/role: infa", 1)))
