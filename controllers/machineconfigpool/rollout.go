@@ -65,7 +65,7 @@ func isChanging(c *bootstrapv1.PoolbootConfig) bool {
 		return false
 	}
 	switch condition.Reason {
-	case bootstrapv1.UpdateWaitingReason:
+	case bootstrapv1.UpdateWaitingReason, bootstrapv1.UpdateFailingReason:
 		return !record.IsNodeOutsidePool(c)
 	case bootstrapv1.UnitsFailingReason: // it waits, or is done
 		return !record.IsNodeOutsidePool(c) && !runsDesired(c)
@@ -225,7 +225,7 @@ func (n counts) addRollout(add func(names []string, problem, next string), see s
 	add(n.updating, "are being updated", see)
 	add(n.stopped, "cannot be updated", see+", and correct the configuration or the host")
 	add(n.failing, "have units that fail", "each takes a place of spec.maxUnavailable: correct the MachineConfig, which these hosts get first, or the host")
-	add(n.retrying, "fail to begin their update, and retry it", see)
+	add(n.retrying, "fail to follow the pool, and retry it", see)
 	waiting := sets.New(n.waiting...).Delete(n.retrying...)
 	add(waiting.UnsortedList(), "run another configuration, and wait for their update", see)
 }

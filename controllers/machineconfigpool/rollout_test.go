@@ -312,10 +312,20 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(meta.FindStatusCondition(becomes("m2", bootstrapv1.UpdateDoneReason).Status.Conditions, poolv1.UpdatedCondition).Message).NotTo(ContainSubstring("window"))
 	})
 
-	It("names the hosts that fail to begin their update, apart from those that wait", func() {
+	It("names the hosts whose update fails before it begins, apart from those that wait", func() {
 		const next = ": see kubectl poolboot rollout status infra -n site"
 		Expect(becomes("m1", bootstrapv1.UpdateFailingReason)).To(haveCondition(poolv1.ReadyCondition, no, poolv1.HostsPendingReason,
-			"1 of 2 hosts fail to begin their update, and retry it (m1)"+next+"; 1 of 2 hosts run another configuration, and wait for their update (m2)"+next))
+			"1 of 2 hosts fail to follow the pool, and retry it (m1)"+next+"; 1 of 2 hosts run another configuration, and wait for their update (m2)"+next))
+
+		for _, name := range []string{"m1", "m2"} {
+			c := follower(name, "")
+			Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
+			c.Status.Update.RunningRevision = c.Status.Update.DesiredRevision
+			Expect(s.Status().Update(ctx(), c)).To(Succeed())
+			Expect(becomes(name, bootstrapv1.UpdateDoneReason).Status.Configuration.Name).NotTo(BeEmpty())
+		}
+		Expect(becomes("m1", bootstrapv1.UpdateFailingReason)).To(haveCondition(poolv1.ReadyCondition, no, poolv1.HostsPendingReason,
+			"1 of 2 hosts fail to follow the pool, and retry it (m1)"), "also if the update changes only the rules of updates")
 	})
 
 	DescribeTable("has the reason of a gate for which all hosts wait, and names it", func(reason string) {
