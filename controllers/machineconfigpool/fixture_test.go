@@ -207,3 +207,28 @@ func (s *fixture) pause(paused bool) {
 	p.Spec.Paused = new(paused)
 	Expect(s.Update(ctx(), p)).To(Succeed())
 }
+
+// becomes sets the condition Updated of a host, and what the host runs if it is done.
+func (s *fixture) becomes(name, reason string) *poolv1.MachineConfigPool {
+	GinkgoHelper()
+	c := follower(name, "")
+	Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
+	setPhase(c, reason)
+	if reason == bootstrapv1.UpdateDoneReason {
+		c.Status.Boot.ServedConfiguration.Name = s.pool("infra").Status.Configuration.Name
+	}
+	Expect(s.Status().Update(ctx(), c)).To(Succeed())
+	return s.reconcile("infra")
+}
+
+// complete has hosts run what the pool hands out, in the revision that they were told.
+func (s *fixture) complete(names ...string) {
+	GinkgoHelper()
+	for _, name := range names {
+		c := follower(name, "")
+		Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
+		c.Status.Update.RunningRevision = c.Status.Update.DesiredRevision
+		Expect(s.Status().Update(ctx(), c)).To(Succeed())
+		s.becomes(name, bootstrapv1.UpdateDoneReason)
+	}
+}

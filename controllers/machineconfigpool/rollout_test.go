@@ -1,13 +1,11 @@
 package machineconfigpool
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -17,7 +15,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -47,17 +44,9 @@ var _ = Describe("The rollout of a pool", func() {
 		s.reconcile("infra")
 		controllertest.Events(s.events)
 	})
-	// becomes sets the condition Updated of a host, and what the host runs if it is done.
 	becomes := func(name, reason string) *poolv1.MachineConfigPool {
 		GinkgoHelper()
-		c := follower(name, "")
-		Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
-		setPhase(c, reason)
-		if reason == bootstrapv1.UpdateDoneReason {
-			c.Status.Boot.ServedConfiguration.Name = s.pool("infra").Status.Configuration.Name
-		}
-		Expect(s.Status().Update(ctx(), c)).To(Succeed())
-		return s.reconcile("infra")
+		return s.becomes(name, reason)
 	}
 	eventReasons := func() (reasons []string) {
 		for _, e := range controllertest.Events(s.events) {
@@ -294,57 +283,6 @@ var _ = Describe("The rollout of a pool", func() {
 		Entry("its Node has the labels of none", bootstrapv1.NodeOutsidePoolReason),
 		Entry("its Node has the labels of two", bootstrapv1.PoolConflictReason),
 		Entry("its Node has the label of a control plane", bootstrapv1.ControlPlaneNodeReason),
-	)
-
-	It("says when the maintenance window opens for which its hosts wait, and looks again then", func() {
-		p := s.pool("infra")
-		opens := time.Now().UTC().AddDate(0, 0, 7) // a date, so that the test does not depend on the hour
-		p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
-		Expect(s.Update(ctx(), p)).To(Succeed())
-		result, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(p)})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(result.RequeueAfter).To(Equal(rollout.MaxWait))
-		why := "; the maintenance window of MachineConfigPool infra opens at " + opens.Format(time.DateOnly) + "T00:00:00Z"
-		for _, kind := range []string{poolv1.UpdatedCondition, poolv1.UpdatingCondition} {
-			Expect(meta.FindStatusCondition(s.pool("infra").Status.Conditions, kind).Message).To(HaveSuffix(why))
-		}
-		becomes("m1", bootstrapv1.UpdateDoneReason)
-		Expect(meta.FindStatusCondition(becomes("m2", bootstrapv1.UpdateDoneReason).Status.Conditions, poolv1.UpdatedCondition).Message).NotTo(ContainSubstring("window"))
-	})
-
-	It("names the hosts whose update fails before it begins, apart from those that wait", func() {
-		const next = ": see kubectl poolboot rollout status infra -n site"
-		Expect(becomes("m1", bootstrapv1.UpdateFailingReason)).To(haveCondition(poolv1.ReadyCondition, no, poolv1.HostsPendingReason,
-			"1 of 2 hosts fail to follow the pool, and retry it (m1)"+next+"; 1 of 2 hosts run another configuration, and wait for their update (m2)"+next))
-
-		for _, name := range []string{"m1", "m2"} {
-			c := follower(name, "")
-			Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
-			c.Status.Update.RunningRevision = c.Status.Update.DesiredRevision
-			Expect(s.Status().Update(ctx(), c)).To(Succeed())
-			Expect(becomes(name, bootstrapv1.UpdateDoneReason).Status.Configuration.Name).NotTo(BeEmpty())
-		}
-		Expect(becomes("m1", bootstrapv1.UpdateFailingReason)).To(haveCondition(poolv1.ReadyCondition, no, poolv1.HostsPendingReason,
-			"1 of 2 hosts fail to follow the pool, and retry it (m1)"), "also if the update changes only the rules of updates")
-	})
-
-	DescribeTable("has the reason of a gate for which all hosts wait, and names it", func(reason string) {
-		p := s.pool("infra")
-		p.Spec.Updates.Gates = []poolv1.UpdateGate{{Name: "ceph"}}
-		Expect(s.Update(ctx(), p)).To(Succeed())
-		const why = "the gate ceph: read it"
-		meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionFalse, Reason: reason, Message: why})
-		Expect(s.Status().Update(ctx(), p)).To(Succeed())
-		p = becomes("m2", bootstrapv1.UpdateWaitingReason)
-		for _, kind := range []string{poolv1.UpdatedCondition, poolv1.ReadyCondition} {
-			Expect(p).To(haveCondition(kind, no, reason, "wait for their update (m1, m2): see kubectl poolboot rollout status infra -n site; "+why))
-		}
-		Expect(becomes("m1", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsUpdatingReason, "; "+why))
-		becomes("m1", bootstrapv1.UpdateDoneReason)
-		Expect(meta.FindStatusCondition(becomes("m2", bootstrapv1.UpdateDoneReason).Status.Conditions, poolv1.UpdatedCondition).Message).NotTo(ContainSubstring("gate"))
-	},
-		Entry("if it is closed", poolv1.GateClosedReason),
-		Entry("if it can't be read", poolv1.GateUnreadableReason),
 	)
 
 	DescribeTable("names the unavailable hosts that block it", func(label, reason string, dead ...string) {

@@ -106,10 +106,14 @@ func (s *scope) setUpdated(n counts) {
 		if reason == poolv1.RolloutBlockedReason {
 			message = n.blockedMessage() + message
 		}
-		if len(n.waiting) > 0 && !paused {
+		if len(n.waiting) > 0 {
 			s.hold = rollout.HoldOfWindow(s.pool, time.Now())
 			gate := rollout.HoldOfGates(s.pool)
-			if gate != "" && s.hold.Why == "" && reason == poolv1.HostsPendingReason {
+			switch {
+			case reason != poolv1.HostsPendingReason:
+			case paused:
+				reason = poolv1.RolloutPausedReason
+			case gate != "" && s.hold.Why == "":
 				reason = meta.FindStatusCondition(s.pool.Status.Conditions, poolv1.UpdateGatesOpenCondition).Reason
 			}
 			if why := cmp.Or(s.hold.Why, gate); why != "" {
