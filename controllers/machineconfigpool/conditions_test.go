@@ -226,7 +226,7 @@ var _ = Describe("The conditions of a pool", func() {
 		follows.Status.Update.DesiredRevision = strings.Repeat("0", 64)
 		Expect(s.Create(ctx(), follows)).To(Succeed())
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.HostsPendingReason,
-			"1 of 1 hosts run another configuration, and wait for their update (edge-7): see kubectl poolboot rollout status infra -n site"))
+			"1 of 1 hosts wait for their update (edge-7): see kubectl poolboot rollout status infra -n site"))
 	})
 
 	It("do not wait for BareMetalHosts on which nothing is being installed, but name them", func() {

@@ -227,5 +227,5 @@ func (n counts) addRollout(add func(names []string, problem, next string), see s
 	add(n.failing, "have units that fail", "each takes a place of spec.maxUnavailable: correct the MachineConfig, which these hosts get first, or the host")
 	add(n.retrying, "fail to follow the pool, and retry it", see)
 	waiting := sets.New(n.waiting...).Delete(n.retrying...)
-	add(waiting.UnsortedList(), "run another configuration, and wait for their update", see)
+	add(waiting.UnsortedList(), "wait for their update", see)
 }

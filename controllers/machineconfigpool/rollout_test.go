@@ -109,7 +109,7 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(restored).NotTo(Equal(failed))
 		controllertest.Events(s.events)
 		p := becomes("m2", bootstrapv1.UpdateWaitingReason)
-		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsPendingReason, "2 of 2 hosts run another configuration, and wait for their update (m1, m2)"))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsPendingReason, "2 of 2 hosts wait for their update (m1, m2)"))
 		Expect(eventReasons()).To(BeEmpty(), "nothing failed with "+restored)
 	})
 

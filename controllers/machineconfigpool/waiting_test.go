@@ -45,13 +45,13 @@ var _ = Describe("A pool whose hosts wait for their update", func() {
 		s.pause(true)
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.ReadyCondition, yes, poolv1.AllHostsUpdatedReason))
 		Expect(s.becomes("m1", bootstrapv1.UpdateWaitingReason)).To(haveCondition(poolv1.ReadyCondition, no, poolv1.RolloutPausedReason,
-			"wait for their update (m1)", "the pool is paused: run kubectl poolboot rollout resume infra -n site"))
+			"1 of 2 hosts wait for their update (m1)", "the pool is paused: run kubectl poolboot rollout resume infra -n site"))
 	})
 
 	It("names the hosts whose update fails before it begins, apart from those that wait", func() {
 		const next = ": see kubectl poolboot rollout status infra -n site"
 		Expect(s.becomes("m1", bootstrapv1.UpdateFailingReason)).To(haveCondition(poolv1.ReadyCondition, no, poolv1.HostsPendingReason,
-			"1 of 2 hosts fail to follow the pool, and retry it (m1)"+next+"; 1 of 2 hosts run another configuration, and wait for their update (m2)"+next))
+			"1 of 2 hosts fail to follow the pool, and retry it (m1)"+next+"; 1 of 2 hosts wait for their update (m2)"+next))
 
 		s.complete("m1", "m2")
 		Expect(s.becomes("m1", bootstrapv1.UpdateFailingReason)).To(haveCondition(poolv1.ReadyCondition, no, poolv1.HostsPendingReason,
