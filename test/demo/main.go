@@ -197,6 +197,7 @@ The site is running. To try it, run in other terminals:
   kubectl poolboot rollout status
   kubectl --kubeconfig $WORKLOAD_KUBECONFIG get nodes
   make demo-shell HOST=host-0   # a shell on a BareMetalHost
+  kubectl annotate baremetalhost host-0 reboot.metal3.io/off=   # switch it off; on again: reboot.metal3.io/off-
 Metrics:
   curl %s   # manager
   curl %s   # config server

@@ -1,9 +1,11 @@
 package operator
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -27,6 +29,19 @@ func describePlayground() {
 		DeferCleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
 		Eventually(func() int { return run("pgrep", "--parent", strconv.Itoa(os.Getpid()), "-f", "^/sbin/init").Code }).Should(BeZero())
 		Expect(run("make", "-C", filepath.Dir(demo.bin), "demo-shell", "HOST=host-9").Out).To(ContainSubstring("No running host of a demo has the name HOST=host-9. What to do: set HOST to one that runs: "))
+	})
+
+	It("switches a host off and on by the command that it prints", func() {
+		printed := regexp.MustCompile(`kubectl annotate baremetalhost (\S+) (reboot\S+)= `).FindStringSubmatch(string(demo.Out.Contents()))
+		Expect(printed).NotTo(BeNil())
+		host, key := printed[1], printed[2]
+		kubectl("annotate", "baremetalhost", host, key+"=")
+		Eventually(func() string { return getField("{.status.poweredOn}", "baremetalhost", host) }).Should(Equal("false"))
+		Expect(run("make", "-C", filepath.Dir(demo.bin), "demo-shell", "HOST="+host).Out).To(ContainSubstring("No running host of a demo has the name HOST=" + host))
+		kubectl("annotate", "baremetalhost", host, key+"-")
+		Eventually(func() string { return getField("{.status.poweredOn}", "baremetalhost", host) }).Should(Equal("true"))
+		config := getField(fmt.Sprintf("{.items[?(@.status.hostRef.name==%q)].metadata.name}", host), "poolbootconfig")
+		Eventually(func() string { return getCondition("NodeInPool", "poolbootconfig", config) }).Should(HavePrefix("True "))
 	})
 
 	It("can run Pods on the hosts of the demo", func() {
