@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
+	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -191,26 +191,28 @@ func lastLines(log string) string {
 	return strings.Join(lines[max(0, len(lines)-40):], "\n") + "\n"
 }
 
-// printTimeline prints when each machine completed each step.
-func printTimeline(boots []boot, timeline *site.Timeline) {
-	fmt.Println("\n==> Timeline (seconds since the Machine was created)")
-	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprint(table, "MACHINE\tHOST\tPOOL")
-	for _, step := range site.Steps {
-		fmt.Fprintf(table, "\t%s", strings.ToUpper(string(step)))
-	}
-	fmt.Fprintln(table)
-	for _, b := range boots {
-		steps := timeline.Of(b.machine.Name)
-		fmt.Fprintf(table, "%s\t%s\t%s", b.machine.Name, b.config.Status.HostRef.Name, b.config.Status.PoolRole)
-		for _, step := range site.Steps {
-			if when, seen := steps[step]; seen {
-				fmt.Fprintf(table, "\t%.1f", when.Sub(steps[site.MachineCreated]).Seconds())
-			} else {
-				fmt.Fprint(table, "\t-")
-			}
+// printTimeline prints when each machine completed each step. of returns the times of a machine.
+func printTimeline(out io.Writer, boots []boot, of func(machine string) map[site.Step]time.Time) {
+	fmt.Fprintln(out, "\n==> Timeline (seconds since the Machine was created)")
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(head string, cell func(boot) string) {
+		fmt.Fprint(table, strings.ToUpper(head))
+		for _, b := range boots {
+			fmt.Fprint(table, "\t"+cell(b))
 		}
 		fmt.Fprintln(table)
+	}
+	row("Machine", func(b boot) string { return b.machine.Name })
+	row("host", func(b boot) string { return b.config.Status.HostRef.Name })
+	row("pool", func(b boot) string { return b.config.Status.PoolRole })
+	for _, step := range site.Steps {
+		row(string(step), func(b boot) string {
+			steps := of(b.machine.Name)
+			if when, seen := steps[step]; seen {
+				return fmt.Sprintf("%.1f", when.Sub(steps[site.MachineCreated]).Seconds())
+			}
+			return "-"
+		})
 	}
 	_ = table.Flush()
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -181,6 +182,21 @@ var _ = Describe("make demo", func() {
 		Entry("a Node was outside its pool", func(r *result) { r.outside = 1 }, true),
 		Entry("a host has other files", func(r *result) { r.filesOff = 1 }, true),
 	)
+
+	It("prints the times of the boots within 120 columns", func() {
+		boots, times, created, out := make([]boot, machines), map[site.Step]time.Time{}, time.Now(), &bytes.Buffer{}
+		for i, step := range append([]site.Step{site.MachineCreated}, site.Steps...) {
+			times[step] = created.Add(time.Duration(i) * time.Minute)
+		}
+		for i := range boots {
+			boots[i].machine.Name, boots[i].config.Status.HostRef.Name, boots[i].config.Status.PoolRole = fmt.Sprintf("worker-7kvkm-lz6x%d", i), fmt.Sprintf("host-%d", i), "worker"
+		}
+		printTimeline(out, boots, func(string) map[site.Step]time.Time { return times })
+		Expect(out.String()).To(MatchRegexp(`(?m)^TOKEN REVOKED +480\.0 +480\.0 +480\.0 +480\.0$`))
+		for line := range strings.Lines(out.String()) {
+			Expect(len(line)).To(BeNumerically("<=", 120), line)
+		}
+	})
 
 	It("with KEEP=1 prints what to try it with, and how to stop it", func() {
 		shown := look{bin: "/site/bin", management: "/site/m/kubeconfig", workload: "/site/w/kubeconfig", manager: "http://127.0.0.1:1/metrics",

@@ -108,7 +108,7 @@ func show(ctx context.Context, s *site.Site, nodes *site.NodeHistory, timeline *
 	if err := waitForPools(ctx, s); err != nil {
 		return r, err
 	}
-	printTimeline(boots, timeline)
+	printTimeline(os.Stdout, boots, timeline.Of)
 	if err := printRequests(s, asked, boots); err != nil {
 		return r, err
 	}
