@@ -84,7 +84,13 @@ func (a *Agent) runActions(ctx context.Context, actions []update.Action) (restar
 		case update.Stop: // of a unit that the kubelet needs: Units stops no others with it
 			run = func(ctx context.Context) error { return units.Stop(ctx, ignition.KubeletUnit, action.Unit) }
 		case update.Reload:
-			run = func(ctx context.Context) error { return units.Reload(ctx, action.Unit) }
+			run = func(ctx context.Context) error {
+				reads, err := units.Reload(ctx, action.Unit)
+				if err == nil && !reads {
+					a.Log.Info("nothing to reload: the unit is not active", "unit", action.Unit)
+				}
+				return err
+			}
 		case update.Restart:
 			run = func(ctx context.Context) error { return units.Restart(ctx, action.Unit) }
 		default:

@@ -157,8 +157,10 @@ func (f fakeUnits) call(ctx context.Context, name string) error {
 	})
 }
 
-func (f fakeUnits) DaemonReload(ctx context.Context) error        { return f.call(ctx, "daemon-reload") }
-func (f fakeUnits) Reload(ctx context.Context, unit string) error { return f.call(ctx, "reload "+unit) }
+func (f fakeUnits) DaemonReload(ctx context.Context) error { return f.call(ctx, "daemon-reload") }
+func (f fakeUnits) Reload(ctx context.Context, unit string) (reads bool, err error) {
+	return true, f.call(ctx, "reload "+unit)
+}
 func (f fakeUnits) Restart(ctx context.Context, unit string) error {
 	return f.call(ctx, "restart "+unit)
 }

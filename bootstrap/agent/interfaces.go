@@ -83,7 +83,8 @@ type Enablement interface {
 // ended before.
 type Units interface {
 	DaemonReload(ctx context.Context) error
-	Reload(ctx context.Context, unit string) error
+	// Reload starts a unit that failed. One that is not active reads nothing, which is no error.
+	Reload(ctx context.Context, unit string) (reads bool, err error)
 	// Restart starts the unit if it is not active.
 	Restart(ctx context.Context, unit string) error
 	// Stop stops units, and all instances of templates. It tries all of them. It is no error if one is not active or

@@ -31,9 +31,24 @@ func (m Manager) DaemonReload(ctx context.Context) error {
 	return err
 }
 
-// Reload makes a unit read its configuration again. It fails if the unit is not active, as in OpenShift.
-func (m Manager) Reload(ctx context.Context, unit string) error {
-	return m.run(ctx, []string{"reload"}, unit)
+// Reload makes a unit read its configuration again. One that failed, or that systemd is about to start again after a
+// failure, is started: its configuration can be why. For another one that is not active, it does nothing, and reads is
+// false.
+func (m Manager) Reload(ctx context.Context, unit string) (reads bool, err error) {
+	states, err := m.States(ctx, unit)
+	if err != nil {
+		return false, err
+	}
+	verb := "reload"
+	for _, s := range states {
+		switch {
+		case s.Active == "failed", s.IsRestarting() && s.Result != "success":
+			verb = "restart"
+		case s.Load != "not-found" && (s.Active == "inactive" || s.Active == "deactivating" || s.IsRestarting()):
+			return false, nil
+		}
+	}
+	return true, m.run(ctx, []string{verb}, unit)
 }
 
 // Restart restarts a unit, and starts it if it is not active.

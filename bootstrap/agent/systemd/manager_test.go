@@ -29,7 +29,8 @@ var units = map[string]string{
 	"hanging.service":   "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\nExecReload=/bin/sleep 1000\n",
 	"failing.service":   "[Service]\nType=oneshot\nEnvironment=TOKEN=CANARY\nExecStart=/bin/sh -c 'echo $TOKEN; echo $TOKEN >&2; exit 3'\n",
 	"killed.service":    "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'kill -KILL $$$$'\n",
-	"restarted.service": "[Service]\nExecStart=/bin/sh -c 'exit 3'\nRestart=always\nRestartSec=1000\n",
+	"corrected.service": "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/test -e /run/corrected\nExecReload=/bin/true\n",
+	"restarted.service": "[Service]\nExecStart=/bin/sh -c 'test -e /run/corrected && exec sleep 1000; exit 3'\nRestart=always\nRestartSec=1000\n",
 	"wrong.service":     "[Service]\nType=oneshot\n",
 	"needs.service":     "[Unit]\nRequires=failing.service\nAfter=failing.service\n[Service]\nExecStart=/bin/sleep 1000\n",
 	"slow.service":      "[Unit]\nBefore=middle.service\n[Service]\nType=oneshot\nExecStart=/bin/sleep 1000\nTimeoutStartSec=infinity\n",
@@ -93,6 +94,7 @@ type result struct {
 	Error     string
 	IsTimeout bool
 	Exists    bool
+	Reads     bool
 	Failing   []string
 	State     unitstate.State
 	DropIns   []string
@@ -113,7 +115,7 @@ func call(arguments []string) {
 	case "daemon-reload":
 		err = manager.DaemonReload(ctx)
 	case "reload":
-		err = manager.Reload(ctx, unit)
+		r.Reads, err = manager.Reload(ctx, unit)
 	case "restart":
 		err = manager.Restart(ctx, unit)
 	case "stop":
@@ -184,7 +186,27 @@ var _ = Describe("The systemd of a host", Ordered, func() {
 		succeed(ctx, "restart", "counter.service")
 		succeed(ctx, "stop", "counter.service")
 		Expect(host.Run(ctx, "cat", "/run/counter")).To(Equal("start\nreload\nstop\nstart\nstop\n"))
-		Expect(try(ctx, "reload", "counter.service").Error).To(ContainSubstring("counter.service is not active"))
+	})
+
+	DescribeTable("does not fail to reload a unit only because it is down:", func(ctx SpecContext, prepare, unit string, want result, wantState string) {
+		DeferCleanup(host.Run, "sh", "-c", "rm -f /run/corrected; systemctl stop restarted.service corrected.service; systemctl reset-failed")
+		_, err := host.Run(ctx, "sh", "-c", prepare)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(try(ctx, "reload", unit)).To(Equal(want))
+		Expect(state(ctx, unit)).To(Equal(wantState))
+	},
+		Entry("one that failed starts", "systemctl start corrected.service || touch /run/corrected", "corrected.service", result{Reads: true}, "active"),
+		Entry("one that systemd is about to start again starts", "systemctl start restarted.service; until systemctl show restarted.service | grep -q =auto-restart; do sleep .1; done; touch /run/corrected",
+			"restarted.service", result{Reads: true}, "active"),
+		Entry("one that somebody stopped stays so", "systemctl restart counter.service; systemctl stop counter.service", "counter.service", result{}, "inactive"),
+		Entry("one that nothing has started stays so", "true", "unwanted.service", result{}, "inactive"),
+		Entry("one that is masked stays so", "true", "masked.service", result{}, "inactive"),
+	)
+
+	It("says why a unit does not reload", func(ctx SpecContext) {
+		Expect(try(ctx, "restart", "failing.service").Error).NotTo(BeEmpty())
+		Expect(try(ctx, "reload", "failing.service").Error).To(ContainSubstring("Job for failing.service failed"))
+		Expect(try(ctx, "reload", "none.service").Error).To(ContainSubstring("none.service not found"))
 	})
 
 	It("reads unit files again when it is told to", func(ctx SpecContext) {

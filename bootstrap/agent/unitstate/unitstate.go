@@ -68,7 +68,7 @@ func (s State) Problem(mustRun bool) *Problem {
 		return problem(false, "systemd can't start it: its unit file is %s", s.Load)
 	case s.Active == "failed":
 		return problem(false, "it failed%s", s.how())
-	case s.isRestarting() && (mustRun || s.Result != "success"), mustRun && s.Restarts > 0 && s.Age < settleTime:
+	case s.IsRestarting() && (mustRun || s.Result != "success"), mustRun && s.Restarts > 0 && s.Age < settleTime:
 		return problem(false, "%s%s", Restarted, s.how())
 	case s.Restarts > 0 && s.Age < settleTime && s.mustStayUp(): // how it ended is not known any more
 		return problem(true, "%s", Restarted)
@@ -84,8 +84,8 @@ func (s State) Problem(mustRun bool) *Problem {
 	return problem(true, "it is not running yet: it is %s (%s)", s.Active, s.Sub)
 }
 
-// isRestarting reports whether the unit ended, and waits until systemd starts it again.
-func (s State) isRestarting() bool { return strings.Contains(s.Sub, "auto-restart") }
+// IsRestarting reports whether the unit ended, and waits until systemd starts it again.
+func (s State) IsRestarting() bool { return strings.Contains(s.Sub, "auto-restart") }
 
 // mustStayUp reports whether systemd starts the unit again only after a failure, or always and at once, which is its
 // default. A unit that does some work, ends, and is started again after a while can end as often as it likes.

@@ -287,4 +287,13 @@ func describeUnits(host func() *runningHost) {
 		Entry("ends again and again after some seconds", "it ended, and systemd starts it again",
 			"[Service]", "Restart=always", "ExecStart=/bin/sh -c 'sleep 4; exit 3'", SpecTimeout(5*time.Minute)),
 	)
+
+	It("starts one that failed with the file that it would reload", func(ctx SpecContext) {
+		h := host()
+		h.expectDone(ctx, h.assign(ctx, h.config("reloaded", file("/etc/reloaded", 0o644, "before"))), "reloaded")
+		Expect(h.Run(ctx, "systemctl", "kill", "--signal=KILL", "web.service")).To(BeEmpty())
+		Eventually(ctx, func() string { return h.annotation(ctx, agentv1.FailingUnitsAnnotation) }).WithTimeout(time.Minute).Should(HavePrefix("web.service: it failed"))
+		h.expectDone(ctx, h.assign(ctx, h.config("reloaded", file("/etc/reloaded", 0o644, "after"))), "reloaded")
+		Expect(readFile(ctx, h.Host, "/etc/reloaded")).To(Equal("after"))
+	}, SpecTimeout(2*time.Minute))
 }
