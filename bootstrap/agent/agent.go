@@ -340,7 +340,11 @@ func (a *Agent) checkOrAccept(ctx context.Context, node Node) (time.Duration, er
 		}
 		return a.untilCheck(), nil
 	case failed != nil && (failed.Of == desired || failed.Of == a.journal.Current):
-		a.report.set(failed.Of, agentv1.Degraded, strings.TrimSpace(failed.Why+"\n"+a.leftOverText()))
+		why := failed.Why
+		if failed.Of == a.journal.Current {
+			why = "A repair failed and was undone: " + why
+		}
+		a.report.set(failed.Of, agentv1.Degraded, strings.TrimSpace(why+"\n"+a.leftOverText()))
 		if failed.Of == a.journal.Current && len(a.current.drift) == 0 {
 			return a.enter(idle, func(j *journal) { j.Failed = nil }) // a repair failed, and somebody else repaired it
 		}

@@ -30,7 +30,7 @@ var _ = Describe("A host that was installed with another operating system than t
 		w := begin(repairs)
 		Expect(w.state()).To(HavePrefix("Degraded "))
 		Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(Equal("osImageURL: OperatingSystem"))
-		Expect(w.reason()).To(ContainSubstring("run kubectl poolboot rollout retry to apply everything again"))
+		Expect(w.reason()).To(Equal("A repair needs a drain: repair of rendered-a: osImageURL (Reboot: it always requires a reboot)"))
 		Expect(w.calls).To(BeEmpty())
 	})
 

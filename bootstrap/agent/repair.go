@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -15,18 +14,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
-const (
-	repairByHand = "Correct it on the host, set spec.updates.driftPolicy of the pool to Repair if the correction needs neither a drain nor a reboot, or run kubectl poolboot rollout retry to apply everything again. " + ofOS
-	repairForced = "Correct it on the host, or run kubectl poolboot rollout retry to apply everything again. " + ofOS
-	ofOS         = "Leave entries out of the configuration that the operating system changes itself."
-)
-
-// repair corrects what differs, if the pool says so, as far as that needs neither a drain nor a reboot. It reports the
-// rest.
+// repair corrects what differs, if the pool says so, as far as that needs neither a drain nor a reboot. It reports why
+// the rest stays; what differs, and what to do, is known without that.
 func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
 	report := func(why string) {
-		text := fmt.Sprintf("the host differs from %s. %s\n%s", a.current.config, why, a.leftOverText())
-		a.report.set(a.journal.Current, agentv1.Degraded, strings.TrimSpace(text))
+		a.report.set(a.journal.Current, agentv1.Degraded, strings.TrimSpace(why+"\n"+a.leftOverText()))
 	}
 	isLeft := func(d update.Drift) bool { return d.Kind == update.DriftNotRestored }
 	switch {
@@ -37,7 +29,7 @@ func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
 		report("What is not Poolboot's stays: remove it on the host. Correct there, too, what can't be read.")
 		return a.untilCheck(), nil
 	case !a.current.repairs:
-		report(repairByHand)
+		report("")
 		return a.untilCheck(), nil
 	}
 	t, err := a.load(a.journal.Current)
@@ -54,7 +46,7 @@ func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
 		report("It can't be repaired: " + u.obstacles())
 		return a.untilCheck(), nil
 	case u.plan.Drains():
-		report("A repair needs a drain: " + u.reason() + ". " + repairForced)
+		report("A repair needs a drain: " + u.reason())
 		return a.untilCheck(), nil
 	case wait > 0:
 		report("It was repaired before, and differs again: find the program that changes it. If that is the operating system, leave the entry out of the configuration.")

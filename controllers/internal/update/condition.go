@@ -117,9 +117,9 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	}
 	switch {
 	case h.Report.Drift != "":
-		return isNot(bootstrapv1.UpdateDegradedReason, "%s, and the host differs from it: %s. Undo the change on the host%s, "+
+		return isNot(bootstrapv1.UpdateDegradedReason, "%s, and the host differs from it: %s%s. Undo the change on the host%s, "+
 			"run %s to apply everything again, or leave out of the configuration what the operating system changes itself", says(runs), h.withOrigins(h.Report.Drift),
-			o.repairing(), h.retry(o))
+			sentence(h.Report.Reason), o.repairing(), h.retry(o))
 	case h.Report.State == agentv1.Degraded:
 		return isNot(bootstrapv1.UpdateDegradedReason, "%s, and its agent reports: %s", says(runs), h.why())
 	case o.err != nil:
@@ -198,6 +198,14 @@ func (h *host) stopped(o outcome, hold string) *metav1.Condition {
 	}
 	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "%s: %s. Correct the configuration, "+
 		"or run %s to try it again%s", lead.Of(h.Node.Name, runs, desired), why, h.retry(o), hold)
+}
+
+// sentence returns a text to add to another one, "" if there is none.
+func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ". " + strings.TrimSuffix(text, ".")
 }
 
 // retry returns the command that forces the host.

@@ -145,7 +145,10 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	Entry("drift", func(h *host, _ *outcome) {
 		h.Report.State, h.Report.Drift = agentv1.Degraded, "/etc/chrony.conf: content"
 	},
-		metav1.ConditionFalse, "Degraded", "/etc/chrony.conf: content", "driftPolicy"),
+		metav1.ConditionFalse, "Degraded", "/etc/chrony.conf: content. Undo the change", "driftPolicy", "leave out of the configuration what the operating system changes itself"),
+	Entry("drift whose repair failed", func(h *host, _ *outcome) {
+		h.Report.State, h.Report.Drift, h.Report.Reason = agentv1.Degraded, "/etc/web: Missing", "A repair failed and was undone: Reload web.service: exit status 1"
+	}, metav1.ConditionFalse, "Degraded", "differs from it: /etc/web: Missing. A repair failed and was undone: Reload web.service: exit status 1. Undo the change on the host"),
 	Entry("an unknown target", func(_ *host, o *outcome) { o.revision, o.err = "", errors.New("spec.extraConfig: no") },
 		metav1.ConditionFalse, "AssignmentFailed", "spec.extraConfig: no"),
 	Entry("a pool that hands out nothing yet", func(_ *host, o *outcome) { o.revision, o.err = "", errNothingToRun },
