@@ -48,7 +48,7 @@ func (h *host) updated(o outcome) *metav1.Condition {
 		if stage := h.Stage(); stage != "" && stage != bootstrapv1.UpdateVerifying { // the update can be what corrects it
 			whose, remedy = "its earlier", ""
 		} else if h.runsDesired() {
-			remedy = ". The update is not undone, because the Node became Ready: the host keeps this configuration" + remedy
+			remedy = ". What fails after an update does not undo it: the host keeps this configuration" + remedy
 		}
 		c.Message += ". Units of " + whose + " configuration do not do their work: " + h.withOrigins(failing) + remedy
 	}
@@ -191,13 +191,19 @@ func (h *host) stopped(o outcome, hold string) *metav1.Condition {
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateUnreconcilableReason, "%s: %s. Correct the configuration, or %s%s",
 			rollout.LeadUnreconcilable.Of(h.Node.Name, runs, desired), strings.TrimPrefix(h.why(), "the host can't change to "+desired+": "), outlook.HowToRenew(h.Config), hold)
 	}
-	lead := rollout.LeadUndone
+	lead, how := rollout.LeadUndone, "and was undone"
 	why, isUnchanged := strings.CutPrefix(h.why(), "update to "+desired+": nothing was changed: ")
 	if isUnchanged {
-		lead = rollout.LeadUnchanged
+		lead, how = rollout.LeadUnchanged, "before it changed anything"
 	}
-	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "%s: %s. Correct the configuration, "+
-		"or run %s to try it again%s", lead.Of(h.Node.Name, runs, desired), why, h.retry(o), hold)
+	what := lead.Of(h.Node.Name, runs, desired)
+	if desired == runs {
+		what = fmt.Sprintf("%s, and applying it again failed %s", rollout.LeadRuns.Of(h.Node.Name, runs, ""), how)
+	}
+	if h.Report.Drift != "" {
+		why += fmt.Sprintf(". The host differs from %s: %s", runs, h.withOrigins(h.Report.Drift))
+	}
+	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "%s: %s. Correct the configuration, or run %s to try it again%s", what, why, h.retry(o), hold)
 }
 
 // sentence returns a text to add to another one, "" if there is none.

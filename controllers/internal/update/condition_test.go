@@ -149,6 +149,11 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	Entry("drift whose repair failed", func(h *host, _ *outcome) {
 		h.Report.State, h.Report.Drift, h.Report.Reason = agentv1.Degraded, "/etc/web: Missing", "A repair failed and was undone: Reload web.service: exit status 1"
 	}, metav1.ConditionFalse, "Degraded", "differs from it: /etc/web: Missing. A repair failed and was undone: Reload web.service: exit status 1. Undo the change on the host"),
+	Entry("the same config that failed when it was applied again, and what still differs", func(h *host, _ *outcome) {
+		h.Report.Current, h.Report.State, h.Report.Drift, h.Report.Reason = oldRevision, agentv1.Degraded, "/etc/web: Missing", "Reload web.service: exit status 1"
+		h.Config.Status.Boot.ServedConfiguration.Name = "rendered-worker-2"
+	}, metav1.ConditionFalse, "Degraded", "Node host-0 runs rendered-worker-2, and applying it again failed and was undone: Reload web.service: exit status 1. "+
+		"The host differs from rendered-worker-2: /etc/web: Missing. Correct the configuration, or run"),
 	Entry("an unknown target", func(_ *host, o *outcome) { o.revision, o.err = "", errors.New("spec.extraConfig: no") },
 		metav1.ConditionFalse, "AssignmentFailed", "spec.extraConfig: no"),
 	Entry("a pool that hands out nothing yet", func(_ *host, o *outcome) { o.revision, o.err = "", errNothingToRun },

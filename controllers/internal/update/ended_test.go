@@ -122,7 +122,7 @@ var _ = Describe("The end of an update", func() {
 				node.Annotations[agentv1.FailingUnitsAnnotation] = "web.service: it failed: result exit-code"
 			})
 		}, "journalctl -u web.service) (unit web.service comes from MachineConfig 50-web). "+
-			"The update is not undone, because the Node became Ready: the host keeps this configuration. Correct the configuration or the host"),
+			"What fails after an update does not undo it: the host keeps this configuration. Correct the configuration or the host"),
 		Entry("of a file that was changed by hand", func(w *world, told string) {
 			w.reports(context.Background(), 0, agentv1.Degraded, told, "")
 			w.changeNode(context.Background(), 0, func(node *corev1.Node) {
