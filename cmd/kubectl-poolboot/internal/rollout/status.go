@@ -50,10 +50,10 @@ each of them, or it failed or is paused.
 
 Exit codes: 0 if all hosts run what the pool renders, and without --watch also while hosts are being updated, or what
 fails is retried. 1 if a host does not boot until you act, an update failed or is not possible, an agent does not
-answer, a host was changed by hand, a Node does not exist, is not Ready or has not the labels of one pool, a host
-without an agent runs another config, the pool cannot be rendered, an update gate cannot be read, or --timeout expires
-and nothing below holds. 2 if the pool is paused and something waits, if hosts wait and the maintenance window or an
-update gate is closed or unavailable hosts take all places, or if a drain takes longer than
+answer, a host was changed by hand, a Node does not exist, has not the labels of one pool or is not Ready outside of an
+update, a host without an agent runs another config, the pool cannot be rendered, an update gate cannot be read, or
+--timeout expires and nothing below holds. 2 if the pool is paused and something waits, if hosts wait and the
+maintenance window or an update gate is closed or unavailable hosts take all places, or if a drain takes longer than
 spec.updates.drainTimeoutSeconds; --watch waits for all but the pause until --timeout expires. 3 with --watch and a POOL
 if it hands out another config before all hosts run the first.`,
 		Example: `  # All pools
