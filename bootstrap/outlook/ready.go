@@ -103,7 +103,8 @@ const joinPatience = 5 * time.Minute
 func howToJoin(config *bootstrapv1.PoolbootConfig, reason string) string {
 	stage, since := record.StageOf(config)
 	if served := config.Status.Boot.ServedConfiguration.Name; reason == bootstrapv1.WaitingForKubeletReason && stage == record.StageJoining && served != "" && time.Since(since) > joinPatience {
-		return fmt.Sprintf(". See the serial console of its host: Ignition or the kubelet can fail there. The host boots with %s, and takes another configuration only when it boots again", served)
+		return fmt.Sprintf(". The host has its configuration, %s, and takes another one only when it boots again. "+
+			"See its serial console: Ignition or the kubelet can fail there, and a mount that fails leads to emergency mode", served)
 	}
 	return ""
 }

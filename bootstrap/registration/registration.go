@@ -16,6 +16,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // WaitingForKubeletReason is the reason of the condition Ready=False of a Node from its pre-registration until its
@@ -24,9 +25,13 @@ const WaitingForKubeletReason = "PoolbootWaitingForKubelet"
 
 // WaitingForKubelet returns the condition NodeInPool of a PoolbootConfig whose Node is in a pool, and whose kubelet has
 // never been Ready.
-func WaitingForKubelet(name, role string) metav1.Condition {
+func WaitingForKubelet(node *corev1.Node, role string) metav1.Condition {
+	kubelet := "has not registered yet"
+	if record.HasKubelet(node) {
+		kubelet = "is not Ready yet"
+	}
 	return metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.WaitingForKubeletReason,
-		Message: fmt.Sprintf("Node %s is in pool %q; its kubelet is not Ready yet", name, role)}
+		Message: fmt.Sprintf("Node %s is in pool %q; its kubelet %s", node.Name, role, kubelet)}
 }
 
 // BootPrepared returns the condition BootPrepared of a PoolbootConfig whose host has everything that it needs to boot.

@@ -205,7 +205,7 @@ var _ = Describe("make demo", func() {
 		text := shown.String()
 		Expect(text).To(And(ContainSubstring("export PATH=/site/bin:$PATH KUBECONFIG=/site/m/kubeconfig WORKLOAD_KUBECONFIG=/site/w/kubeconfig\n"),
 			ContainSubstring("curl http://127.0.0.1:1/metrics   # manager"), ContainSubstring("curl http://127.0.0.1:2/metrics   # config server"),
-			ContainSubstring("The audit log of the workload cluster is /site/w/audit.log.\n"), ContainSubstring("kill -INT 42")))
+			ContainSubstring("The audit log of the workload cluster is /site/w/audit.log.\n"), ContainSubstring("what a host prints on its console in /site/HOST/console.log.\n"), ContainSubstring("kill -INT 42")))
 	})
 
 	It("with FLOWS=1 sets up the site of docs/flows.md", func() {

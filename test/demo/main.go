@@ -215,8 +215,8 @@ The site of docs/flows.md is running. For its shells, run in other terminals:
 }
 
 func (l look) end() string {
-	return fmt.Sprintf(`The logs and the disks of the hosts are in %s.
-The audit log of the workload cluster is %s.
-To stop, press Ctrl-C or run kill -INT %d. The demo then stops everything and cleans up.
+	return fmt.Sprintf(`The logs and the disks of the hosts are in %[1]s, and what a host prints on its console in %[1]s/HOST/console.log.
+The audit log of the workload cluster is %[2]s.
+To stop, press Ctrl-C or run kill -INT %[3]d. The demo then stops everything and cleans up.
 `, l.dir, l.auditLog, l.pid)
 }

@@ -110,7 +110,7 @@ func (r *Phases) record(ctx context.Context, s *state) error {
 		status.Requests.ServedTime = nil
 		conditions.Set(config, prepared)
 		if !conditions.Has(config, bootstrapv1.NodeInPoolCondition) { // the comparison of the Node would set the same next
-			conditions.Set(config, registration.WaitingForKubelet(s.node.Name, s.pool.Spec.PoolRole))
+			conditions.Set(config, registration.WaitingForKubelet(s.node, s.pool.Spec.PoolRole))
 		}
 	})
 	if err != nil {

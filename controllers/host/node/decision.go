@@ -213,7 +213,7 @@ func inPool(current *corev1.Node, role string, f facts) *decision {
 		d.condition = notInPool(bootstrapv1.NodeNotReadyReason,
 			"Node %s is in pool %q and not Ready: check its conditions and the kubelet on its host", node.Name, role).condition
 	default:
-		d.condition = ptr.To(registration.WaitingForKubelet(node.Name, role))
+		d.condition = ptr.To(registration.WaitingForKubelet(node, role))
 	}
 	return d
 }

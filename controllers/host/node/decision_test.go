@@ -189,6 +189,12 @@ var _ = Describe("The decision about a Node", func() {
 			func(config *bootstrapv1.PoolbootConfig) { config.Status.PoolRole = "gone" }),
 	)
 
+	It("says whether the kubelet of a Node that is not Ready yet has registered", func() {
+		Expect(decide(situation()).condition.Message).To(HaveSuffix("; its kubelet has not registered yet"))
+		registered := func(node *corev1.Node) { node.Status.NodeInfo.KubeletVersion = "v1.36.0" }
+		Expect(decide(situation(registered)).condition.Message).To(HaveSuffix("; its kubelet is not Ready yet"))
+	})
+
 	It("says that Cluster API keeps the labels of two pools that the Machine has", func() {
 		both := role("infra", "edge")
 		d := decide(situation(labeled(both), func(f *facts) {

@@ -187,8 +187,8 @@ var _ = Describe("boots", func() {
 		}))).To(Succeed())
 		Expect(strings.Join(table(ctx, "infra-d"), " ")).To(And(ContainSubstring(" Joining "), HaveSuffix(message)))
 	},
-		Entry("for long", 6*time.Minute, "not yet. See the serial console of its host: Ignition or the kubelet can fail there. "+
-			"The host boots with rendered-infra-1, and takes another configuration only when it boots again"),
+		Entry("for long", 6*time.Minute, "not yet. The host has its configuration, rendered-infra-1, and takes another one only when it boots again. "+
+			"See its serial console: Ignition or the kubelet can fail there, and a mount that fails leads to emergency mode"),
 		Entry("but not at once", time.Minute, "not yet"),
 	)
 
