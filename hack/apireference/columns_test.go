@@ -45,7 +45,7 @@ status:
   conditions:
   - {type: Ready, status: "False", reason: NodeUnavailable}
   - {type: NodeInPool, status: "Unknown"}
-  - {type: Updated, status: "Unknown", reason: WorkloadClusterUnreachable}`,
+  - {type: Updated, status: "False", reason: CertificateNotAccepted}`,
 	"PoolbootConfigTemplate": `
 metadata: {name: infra-west-v1.36.4, namespace: edge-site-a}
 spec: {template: {spec: {poolRole: infra-west}}}`,
