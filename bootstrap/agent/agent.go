@@ -104,6 +104,8 @@ type Agent struct {
 	isDue                              bool
 	seen                               uint64
 	checkedAt, repairedAt, requestedAt time.Duration
+	// previewedAt is the uptime of the last preview of the first update.
+	previewedAt time.Duration
 	// askAt is the uptime from which the agent asks the config server whether it accepts the host.
 	askAt time.Duration
 	// tried is another program, if it did not replace this one.

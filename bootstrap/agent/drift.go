@@ -24,9 +24,9 @@ import (
 // current is what is kept in memory of the current configuration.
 type current struct {
 	revision string
-	// config is the name of the rendered config.
-	config string
-	units  []string
+	// isAsFound is set if Poolboot did not boot the host, and has changed nothing.
+	isAsFound bool
+	units     []string
 	// paths are those of the configuration.
 	paths     map[string]bool
 	arguments []string
@@ -67,7 +67,14 @@ func (a *Agent) loadCurrent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := &current{revision: t.revision, config: t.Config.Name, arguments: argumentsOf(t.config), os: t.config.OS, repairs: t.RepairsDrift, offer: t.Agent, enablement: map[string]update.Enablement{}, extended: map[string]bool{}, paths: map[string]bool{}}
+	a.current, a.isDue = newCurrent(t), true
+	a.lookAtUnits(ctx) // the end of an update is reported with the units that fail since
+	return nil
+}
+
+// newCurrent returns what is kept in memory of a configuration.
+func newCurrent(t *target) *current {
+	c := &current{revision: t.revision, isAsFound: t.Config.IsAsFound(), arguments: argumentsOf(t.config), os: t.config.OS, repairs: t.RepairsDrift, offer: t.Agent, enablement: map[string]update.Enablement{}, extended: map[string]bool{}, paths: map[string]bool{}}
 	for name := range hosttree.New(t.config.Ignition) {
 		c.paths[name] = true
 	}
@@ -84,9 +91,7 @@ func (a *Agent) loadCurrent(ctx context.Context) error {
 		texts[i] = item.String()
 	}
 	c.outdated = shorten(strings.Join(texts, "\n"), agentv1.MaxReason)
-	a.current, a.isDue = c, true
-	a.lookAtUnits(ctx) // the end of an update is reported with the units that fail since
-	return nil
+	return c
 }
 
 // checkIfDue finds what differs from the current configuration. What can't be checked, which is logged, does not keep
@@ -104,9 +109,7 @@ func (a *Agent) checkIfDue(ctx context.Context) error {
 	if err != nil {
 		a.Log.Error("whether files differ is not known", "error", err)
 	}
-	drift = append(drift, a.unitDrift(ctx, drift)...)
-	drift = append(drift, a.argumentDrift()...)
-	drift = append(drift, a.osDrift(ctx)...)
+	drift = a.withDrift(ctx, a.current, drift)
 	for _, entry := range a.journal.LeftOver {
 		drift = append(drift, update.Drift{Name: entry.String(), Kind: update.DriftNotRestored})
 	}
@@ -121,9 +124,14 @@ func (a *Agent) checkIfDue(ctx context.Context) error {
 	return nil
 }
 
+// withDrift adds what differs from a configuration besides paths.
+func (a *Agent) withDrift(ctx context.Context, c *current, paths []update.Drift) []update.Drift {
+	return slices.Concat(paths, a.unitDrift(ctx, c, paths), a.argumentDrift(c), a.osDrift(ctx, c))
+}
+
 // argumentDrift returns the kernel arguments by which the running kernel differs.
-func (a *Agent) argumentDrift() (drift []update.Drift) {
-	missing, additional, err := a.Executors.KernelArguments.Differences(a.current.arguments)
+func (a *Agent) argumentDrift(c *current) (drift []update.Drift) {
+	missing, additional, err := a.Executors.KernelArguments.Differences(c.arguments)
 	if err != nil {
 		a.Log.Error("the kernel arguments of the host are not known", "error", err)
 	}
@@ -139,17 +147,17 @@ func (a *Agent) argumentDrift() (drift []update.Drift) {
 // unitDrift returns the units that differ in how they are enabled or masked, by the paths of their files, and what
 // overrides units. What is among the known differences already is left out. Without an answer of systemctl, which is
 // logged, there are none: the host is checked again in an hour.
-func (a *Agent) unitDrift(ctx context.Context, known []update.Drift) (drift []update.Drift) {
-	if len(a.current.enablement) == 0 {
+func (a *Agent) unitDrift(ctx context.Context, c *current, known []update.Drift) (drift []update.Drift) {
+	if len(c.enablement) == 0 {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, actionTimeout)
 	defer cancel()
-	differing, masked, err := a.Executors.Enablement.Differing(limited, a.current.enablement)
+	differing, masked, err := a.Executors.Enablement.Differing(limited, c.enablement)
 	if err != nil {
 		a.Log.Error("whether units are enabled is not known", "error", err)
 	}
-	dropIns, files, masks, err := a.Executors.Units.Overrides(limited, slices.Sorted(maps.Keys(a.current.enablement)), a.current.paths)
+	dropIns, files, masks, err := a.Executors.Units.Overrides(limited, slices.Sorted(maps.Keys(c.enablement)), c.paths)
 	if err != nil {
 		a.Log.Error("what overrides units is not known", "error", err)
 	}
@@ -178,8 +186,7 @@ func (a *Agent) unitDrift(ctx context.Context, known []update.Drift) (drift []up
 // osDrift returns the entries that the running operating system does not have: a host boots for the first time with
 // the one that it was installed with. What the host has no program for is not there. Without an answer of the program,
 // which is logged, there are none, and the next check asks again.
-func (a *Agent) osDrift(ctx context.Context) []update.Drift {
-	c := a.current
+func (a *Agent) osDrift(ctx context.Context, c *current) []update.Drift {
 	if c.isOSKnown {
 		return c.osDrift
 	}

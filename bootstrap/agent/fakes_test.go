@@ -116,6 +116,9 @@ func (f *fakeExecutor) Prepare(_ context.Context, operations []update.Operation)
 	return f.w.change("prepare "+f.name, func() error {
 		for _, operation := range operations {
 			f.w.prepared = append(f.w.prepared, f.name+" "+operation.Name)
+			if _, isKnown := f.w.originals[operation.Name]; !isKnown && operation.Kind == update.ChangeEnablement && operation.Before.Enablement == update.Preset {
+				f.w.originals[operation.Name] = f.w.enablement[operation.Name]
+			}
 		}
 		return nil
 	})

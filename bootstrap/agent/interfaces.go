@@ -155,6 +155,8 @@ type Files interface {
 	Retry() error
 	Look(units ...string) uint64
 	Differences(units ...string) ([]update.Drift, error)
+	// DifferencesFrom returns the paths of a tree that the host does not have like that, whoever wrote them.
+	DifferencesFrom(tree hosttree.Tree) ([]update.Drift, error)
 	ChangesTo(tree hosttree.Tree) ([]hosttree.Change, error)
 }
 

@@ -67,7 +67,7 @@ func (a *Agent) retryLeftOver(ctx context.Context, of string) error {
 	timeLeft := undoTimeout
 	u := newUpdate(before, after, nil, a.Capabilities)
 	operations := u.plan.Operations
-	if !u.plan.IsPossible() { // the current configuration can be a later one
+	if !u.plan.IsPossible() || u.isAdoption() { // the current configuration can be a later one, and what differed is not known
 		operations = update.Operations(before.config, after.config)
 	}
 	for _, operation := range update.Undo(operations) {

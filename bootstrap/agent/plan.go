@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
@@ -29,7 +30,10 @@ type hostUpdate struct {
 // newUpdate plans an update. It is forced if the assignment says so, or if it is a repair.
 func newUpdate(before, after *target, drift []update.Drift, can update.Capabilities) *hostUpdate {
 	u := &hostUpdate{before: before, after: after}
-	u.forced = before.revision == after.revision || after.Force != "" && after.Force != before.Force
+	u.forced = before.revision == after.revision || u.isAdoption() || after.Force != "" && after.Force != before.Force
+	if u.isAdoption() {
+		before = &target{Assignment: before.Assignment, revision: before.revision, config: after.config.Found(drift)}
+	}
 	var overwritten []update.Drift
 	if u.forced {
 		overwritten = drift
@@ -37,15 +41,25 @@ func newUpdate(before, after *target, drift []update.Drift, can update.Capabilit
 	u.plan = update.New(before.config, after.config, after.Policy, can, overwritten...)
 	u.drift = without(drift, func(d update.Drift) bool { return !u.forced && d.Kind != update.DriftOS })
 	found := before.config.AsFound(u.drift)
+	switch {
+	case !u.forced || !u.plan.IsPossible():
+	case u.isAdoption(): // executors record what the host had
+		u.plan.Operations = update.Desired(after.config)
+	default:
+		u.plan.Operations = withAll(keepEnablement(u.plan.Operations, before.config), update.Desired(after.config))
+	}
 	for i, operation := range u.plan.Operations {
 		if operation.Kind == update.ChangeOS { // if it is undone, the host runs again what it ran before
 			u.plan.Operations[i].Before.OS = &found.OS
 		}
 	}
-	if u.forced && u.plan.IsPossible() {
-		u.plan.Operations = withAll(keepEnablement(u.plan.Operations, before.config), update.Desired(after.config))
-	}
 	return u
+}
+
+// isAdoption reports whether the update is the first one of a host that Poolboot did not boot. Its drift is how the host
+// differs from the configuration after the update, and what the host has already causes no action.
+func (u *hostUpdate) isAdoption() bool {
+	return u.before.Config.IsAsFound() && !u.after.Config.IsAsFound()
 }
 
 // keepEnablement returns operations in which units that a configuration enables or disables are so before, also if they
@@ -113,16 +127,11 @@ func (a *Agent) check(ctx context.Context, u *hostUpdate) error {
 		return err
 	}
 	for _, operation := range u.plan.Operations {
-		_, userExists := host.Users[operation.Name]
-		_, groupExists := host.Groups[operation.Name]
-		if user := operation.After.User; user != nil && !userExists {
-			host.Users[operation.Name] = hosttree.Account{Home: ptr.Deref(user.HomeDir, "/home/"+user.Name)}
-			if !groupExists {
-				host.Groups[operation.Name] = 0
-			}
+		if user := operation.After.User; user != nil {
+			assumeUser(host, *user)
 		}
-		if operation.After.Group != nil && !groupExists {
-			host.Groups[operation.Name] = 0
+		if group := operation.After.Group; group != nil {
+			assumeGroup(host, group.Name)
 		}
 	}
 	changes, err := a.pathChanges(u, host)
@@ -130,6 +139,21 @@ func (a *Agent) check(ctx context.Context, u *hostUpdate) error {
 		return err
 	}
 	return a.Files.Check(changes, u.overwrites())
+}
+
+// assumeUser adds a user that does not exist yet to the accounts of a host, with its group.
+func assumeUser(host hosttree.System, user types.PasswdUser) {
+	if _, exists := host.Users[user.Name]; !exists {
+		host.Users[user.Name] = hosttree.Account{Home: ptr.Deref(user.HomeDir, "/home/"+user.Name)}
+		assumeGroup(host, user.Name)
+	}
+}
+
+// assumeGroup adds a group that does not exist yet to the accounts of a host.
+func assumeGroup(host hosttree.System, name string) {
+	if _, exists := host.Groups[name]; !exists {
+		host.Groups[name] = 0
+	}
 }
 
 // reason describes the update for people. Files of Poolboot that do nothing are part of it only if nothing else is.

@@ -32,7 +32,10 @@ func (a *Agent) evaluate(ctx context.Context, node Node, desired string) (accept
 	if err != nil {
 		return false, err
 	}
-	u := newUpdate(before, after, a.current.drift, a.Capabilities)
+	u, err := a.planUpdate(limited, before, after)
+	if err != nil {
+		return false, err
+	}
 	refuse := func(state agentv1.State, reason string) (bool, error) {
 		a.offered = &evaluation{desired, state, reason}
 		a.Log.Warn("update refused", "revision", desired, "state", state, "reason", shorten(reason, agentv1.MaxReason))

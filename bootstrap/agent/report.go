@@ -30,6 +30,8 @@ type report struct {
 	effect string
 	// staging is the value of agentv1.StagingAnnotation while an update is staged, or "".
 	staging string
+	// preview is the value of agentv1.PreviewAnnotation, or "".
+	preview string
 	// problem is why the agent can't go on at the moment, and tries again.
 	problem string
 	// notAccepted is why the config server does not accept the host, "" if it did the last time.
@@ -88,6 +90,10 @@ func (a *Agent) annotations() map[string]string {
 	if a.current != nil {
 		annotations[agentv1.StagingAnnotation] = cmp.Or(a.report.staging, a.journal.Current)
 	}
+	if a.current != nil && a.report.staging == "" { // what was next is not next any more
+		a.report.preview = ""
+	}
+	annotations[agentv1.PreviewAnnotation] = a.report.preview
 	if a.report.effect != "" {
 		annotations[agentv1.EffectAnnotation] = a.report.effect
 	}

@@ -42,7 +42,7 @@ func (a *Agent) stageNext(ctx context.Context, node Node, wait time.Duration) (t
 		}
 		return wait, nil
 	}
-	if a.store.isStaged(next) {
+	if a.store.isStaged(next) && !a.isPreviewDue() {
 		a.report.staging = next
 		return wait, nil
 	}
@@ -124,7 +124,14 @@ func (a *Agent) stageRevision(ctx context.Context, revision string) error {
 	if err != nil {
 		return err
 	}
-	return a.stage(ctx, newUpdate(before, after, a.current.drift, a.Capabilities))
+	u, err := a.planUpdate(ctx, before, after)
+	if err != nil {
+		return err
+	}
+	if u.isAdoption() {
+		a.report.preview, a.previewedAt = a.preview(u), a.Clock.Uptime()
+	}
+	return a.stage(ctx, u)
 }
 
 // stageProgram downloads the program that replaces this one before the update, if there is one.

@@ -35,6 +35,9 @@ type target struct {
 
 // newTarget returns the target of an assignment with its own disks. Its rendered config was verified.
 func newTarget(revision string, a assignment.Assignment, rendered []byte) (*target, error) {
+	if a.Config.IsAsFound() {
+		return &target{Assignment: a, revision: revision, config: update.Config{Ignition: ignition.New()}}, nil
+	}
 	_, config, err := update.ParseServed(rendered)
 	if err != nil {
 		return nil, fmt.Errorf("rendered config %s: %w", a.Config.Name, err)
@@ -139,6 +142,9 @@ func (e *unreadableError) Unwrap() error { return e.err }
 
 // fetchRendered downloads a rendered config and verifies it, unless its hash is empty.
 func (a *Agent) fetchRendered(ctx context.Context, want assignment.RenderedConfig) ([]byte, error) {
+	if want.IsAsFound() {
+		return nil, nil
+	}
 	rendered, err := a.Source.Rendered(ctx, want.Name)
 	if err != nil {
 		return nil, fmt.Errorf("download the rendered config %s: %w", want.Name, err)
@@ -156,8 +162,8 @@ func (a *Agent) fetchRendered(ctx context.Context, want assignment.RenderedConfi
 // and what the host has otherwise is found as a difference.
 func (a *Agent) fetchAdopted(ctx context.Context, revision string) (*target, error) {
 	t, err := a.fetch(ctx, revision)
-	if err != nil {
-		return nil, err
+	if err != nil || t.Config.IsAsFound() {
+		return t, err
 	}
 	installed, err := a.installedConfig()
 	if err != nil || installed == "" || installed == t.Config.Name {

@@ -43,8 +43,11 @@ type world struct {
 	dropIns, overriding, overridingMasks []string
 	accounts                             map[string]string
 	arguments                            []string
-	os                                   update.OperatingSystem
-	flags                                bool // whether the kubelet's flags follow from the file
+	// originals and kept are how units and kernel arguments were before the first change.
+	originals map[string]update.Enablement
+	kept      []string
+	os        update.OperatingSystem
+	flags     bool // whether the kubelet's flags follow from the file
 	// running are the arguments of the running kernel, removed those that no configuration has any more, and runningOS
 	// is its image.
 	running   []string
@@ -135,7 +138,7 @@ func newWorld() *world {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, directory)
 	w := &world{
-		directory: directory, enablement: map[string]update.Enablement{}, accounts: map[string]string{}, boots: 1, started: time.Second, uptime: time.Hour,
+		directory: directory, enablement: map[string]update.Enablement{}, originals: map[string]update.Enablement{}, accounts: map[string]string{}, boots: 1, started: time.Second, uptime: time.Hour,
 		wallclock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), isBroken: func() bool { return false }, isCutOff: func() bool { return false }, found: func() []string { return nil }, units: func() map[string]unitstate.State { return nil }, drains: true, can: update.AllCapabilities,
 		documents: map[string][]byte{}, rendered: map[string][]byte{}, contents: map[string][]byte{}, programs: map[string][]byte{}, fails: map[string]error{},
 		node: Node{Known: true, Annotations: map[string]string{}, Ready: true},
@@ -328,6 +331,9 @@ func (w *world) apply(operation update.Operation) {
 	case update.ChangeEnablement:
 		w.enablement[operation.Name] = operation.After.Enablement
 		if operation.After.Enablement == update.Preset {
+			w.enablement[operation.Name] = w.originals[operation.Name]
+		}
+		if w.enablement[operation.Name] == "" {
 			delete(w.enablement, operation.Name)
 		}
 	case update.ChangeUser, update.ChangeGroup:
@@ -338,11 +344,15 @@ func (w *world) apply(operation update.Operation) {
 			delete(w.accounts, operation.Name)
 		}
 	case update.ChangeKernelArguments:
-		w.arguments = slices.DeleteFunc(w.arguments, func(argument string) bool {
-			return slices.Contains(operation.Before.KernelArguments, argument) || slices.Contains(operation.After.KernelArguments, argument)
+		if w.kept == nil {
+			w.kept = append([]string{}, without(w.arguments, func(argument string) bool { return slices.Contains(operation.Before.KernelArguments, argument) })...)
+		}
+		isKept := func(argument string) bool { return slices.Contains(w.kept, argument) }
+		w.arguments = without(w.arguments, func(argument string) bool {
+			return !isKept(argument) && (slices.Contains(operation.Before.KernelArguments, argument) || slices.Contains(operation.After.KernelArguments, argument))
 		})
-		w.arguments = append(w.arguments, operation.After.KernelArguments...)
-		w.removed = slices.Concat(w.removed, operation.Before.KernelArguments)
+		w.arguments = append(w.arguments, without(operation.After.KernelArguments, isKept)...)
+		w.removed = slices.Concat(w.removed, without(operation.Before.KernelArguments, isKept))
 	case update.ChangePath:
 		w.flags = operation.After.Path != nil
 	case update.ChangeOS:

@@ -3,6 +3,7 @@ package assignment
 import (
 	"bytes"
 	"crypto/sha256"
+	"crypto/sha512"
 	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
@@ -61,6 +62,18 @@ type RenderedConfig struct {
 	// SHA512 is the hash of the uncompressed document in hex.
 	SHA512 string `json:"sha512"`
 }
+
+// asFoundName is the name of the configuration of a host that Poolboot did not boot, before its first update.
+const asFoundName = "as-found"
+
+// AsFound returns the configuration of a host that Poolboot did not boot: nothing. The config server does not serve it.
+func AsFound() RenderedConfig {
+	sum := sha512.Sum512(nil)
+	return RenderedConfig{Name: asFoundName, SHA512: hex.EncodeToString(sum[:])}
+}
+
+// IsAsFound reports whether a host has this configuration because Poolboot did not boot it, and has changed nothing.
+func (c RenderedConfig) IsAsFound() bool { return c.Name == asFoundName }
 
 // Agent is a version of the agent.
 type Agent struct {

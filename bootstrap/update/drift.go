@@ -1,9 +1,13 @@
 package update
 
 import (
+	"path"
 	"slices"
 	"strings"
 
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
@@ -43,6 +47,9 @@ const (
 	DriftMasked DriftKind = "Masked"
 	// DriftOverridden is a file that takes the place of a unit's file in the configuration.
 	DriftOverridden DriftKind = "Overridden"
+	// DriftMissingUser and DriftMissingGroup are accounts that the host does not have.
+	DriftMissingUser  DriftKind = "MissingUser"
+	DriftMissingGroup DriftKind = "MissingGroup"
 	// DriftOS is an entry, such as osImageURL, that the running operating system does not have.
 	DriftOS DriftKind = "OperatingSystem"
 )
@@ -66,7 +73,7 @@ func (d Drift) IsRepairable() bool {
 
 // IsPath reports whether it is a path that Poolboot can write again.
 func (d Drift) IsPath() bool {
-	return d.IsRepairable() && !slices.Contains([]DriftKind{DriftMissingArgument, DriftAdditionalArgument, DriftOS}, d.Kind)
+	return d.IsRepairable() && !slices.Contains([]DriftKind{DriftMissingArgument, DriftAdditionalArgument, DriftMissingUser, DriftMissingGroup, DriftOS}, d.Kind)
 }
 
 // pathsOf returns the paths that differ and can be written again.
@@ -97,4 +104,46 @@ func (c Config) AsFound(drift []Drift) Config {
 		c.KernelArguments = slices.Concat(has, additional)
 	}
 	return c
+}
+
+// Found returns what a host that Poolboot did not boot has of a configuration, if it differs like this. Disks are not
+// compared, so it has none of them. Of a user that exists, only the name is known. New adds the kernel arguments and the
+// operating system that differ.
+func (c Config) Found(drift []Drift) Config {
+	differs := map[string]bool{}
+	for _, d := range drift {
+		differs[d.Name] = true
+	}
+	has := c
+	has.FIPS, has.Ignition.Passwd, has.Ignition.Systemd.Units = false, types.Passwd{}, nil
+	has.Ignition.Storage = types.Storage{
+		Files:       withoutDiffering(c.Ignition.Storage.Files, differs),
+		Directories: withoutDiffering(c.Ignition.Storage.Directories, differs),
+		Links:       withoutDiffering(c.Ignition.Storage.Links, differs),
+	}
+	for _, unit := range c.Ignition.Systemd.Units {
+		if differs[path.Join(hosttree.UnitDirectory, unit.Name)] {
+			continue
+		}
+		unit.Dropins = slices.DeleteFunc(slices.Clone(unit.Dropins), func(dropIn types.Dropin) bool {
+			return differs[path.Join(hosttree.UnitDirectory, unit.Name+".d", dropIn.Name)]
+		})
+		has.Ignition.Systemd.Units = append(has.Ignition.Systemd.Units, unit)
+	}
+	for _, user := range c.Ignition.Passwd.Users {
+		if !slices.Contains(drift, Drift{Name: user.Name, Kind: DriftMissingUser}) {
+			has.Ignition.Passwd.Users = append(has.Ignition.Passwd.Users, types.PasswdUser{Name: user.Name})
+		}
+	}
+	for _, group := range c.Ignition.Passwd.Groups {
+		if !slices.Contains(drift, Drift{Name: group.Name, Kind: DriftMissingGroup}) {
+			has.Ignition.Passwd.Groups = append(has.Ignition.Passwd.Groups, group)
+		}
+	}
+	return has
+}
+
+// withoutDiffering returns the entries whose paths do not differ.
+func withoutDiffering[T keyed](entries []T, differs map[string]bool) []T {
+	return slices.DeleteFunc(slices.Clone(entries), func(entry T) bool { return differs[path.Clean(entry.Key())] })
 }

@@ -62,6 +62,11 @@ const (
 	// bytes. While a host that was told to change downloads what that needs, it is the revision, a space and
 	// StagingDownloads.
 	StagingAnnotation = "poolboot.io/staging"
+	// PreviewAnnotation says what the first update of a host that Poolboot did not boot changes: the revision of
+	// NextAnnotation, a space, and the strongest thing that the update does to the host, as in EffectAnnotation, or
+	// Unreconcilable; then, for people, a line for each difference with its path and kind, never contents, or why the
+	// host can't change. It has at most MaxReason bytes.
+	PreviewAnnotation = "poolboot.io/adoption-preview"
 	// DriftAnnotation lists what differs from the configuration, for people, in at most MaxReason bytes: paths and
 	// kinds of differences, never contents. It is absent if nothing differs.
 	DriftAnnotation = "poolboot.io/drift"
@@ -94,7 +99,7 @@ const AgentStopped = "stopped"
 const ReportVersion = 1
 
 // Reports are the annotations that agents write, with the client certificates of their kubelets.
-var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, UndoingAnnotation, StagingAnnotation, DriftAnnotation, OutdatedDisksAnnotation, FailingUnitsAnnotation, AgentAnnotation, UnsupportedAnnotation, BootAnnotation}
+var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, UndoingAnnotation, StagingAnnotation, PreviewAnnotation, DriftAnnotation, OutdatedDisksAnnotation, FailingUnitsAnnotation, AgentAnnotation, UnsupportedAnnotation, BootAnnotation}
 
 // CertificateNotAccepted begins the part of ReasonAnnotation that says why the config server does not accept the
 // client certificate of the kubelet.

@@ -123,6 +123,29 @@ func (u *Updater) ChangesTo(tree hosttree.Tree) ([]hosttree.Change, error) {
 	return changes, nil
 }
 
+// DifferencesFrom returns the paths of a tree that the host does not have like that, whoever wrote them.
+func (u *Updater) DifferencesFrom(tree hosttree.Tree) (found []update.Drift, err error) {
+	u.mounts.forget()
+	for _, name := range tree.Paths() {
+		entry := tree[name]
+		if err := checkResolved(name, entry); err != nil {
+			return nil, err
+		}
+		want := stateOf(entry)
+		kinds, err := u.differences(u.followed(name), &want, u.contents)
+		if isOfProcess(err) {
+			return nil, err
+		}
+		if err != nil {
+			kinds = []update.DriftKind{update.DriftUnreadable}
+		}
+		for _, kind := range kinds {
+			found = append(found, update.Drift{Name: name, Kind: kind})
+		}
+	}
+	return found, nil
+}
+
 // otherParent returns the parent of a path that is there and is not a directory, "" if there is none.
 func (d *disk) otherParent(real string) (string, error) {
 	for end := range real {

@@ -149,6 +149,12 @@ func (u *Updater) configure(g *goal, entry hosttree.Entry, r *record, force bool
 		return u.configureDirectory(g, entry, r)
 	case entry.Type == hosttree.File && entry.Contents == nil:
 		return u.configureMeta(g, entry, r, force)
+	case r == nil && g.now != nil && entry.Type != hosttree.HardLink:
+		kinds, err := u.differences(g.real, &g.record.state, u.contents)
+		if err == nil && len(kinds) == 0 { // it is there already
+			g.record.Origin.Kind = untouched
+			return nil
+		}
 	}
 	if err := u.replace(g, r); err != nil {
 		return err
@@ -172,6 +178,8 @@ func (u *Updater) configure(g *goal, entry hosttree.Entry, r *record, force bool
 // replace decides what is the original of a path where something else will be.
 func (u *Updater) replace(g *goal, r *record) error {
 	switch {
+	case r != nil && r.Origin.Kind == untouched && isSameState(r.state, g.record.state): // the original was the same
+		g.record.Origin = r.Origin
 	case r == nil || r.Origin.Kind == untouched:
 		g.keep = g.now != nil
 	case r.Origin.Kind == inPlace && r.Type == hosttree.File:
@@ -309,7 +317,7 @@ func (u *Updater) dropContents(g *goal, entry hosttree.Entry, r record, force bo
 // configureUnmasked sets the goal to what was at the path, unless that is a link that masks the unit.
 func (u *Updater) configureUnmasked(g *goal, r *record, force bool) error {
 	g.record.Origin.Kind = untouched
-	if r == nil || r.Type == hosttree.Unmasked {
+	if r == nil || r.Type == hosttree.Unmasked || r.Origin.Kind == untouched {
 		isMask, err := u.isMask(g.now, g.real)
 		if isMask {
 			g.want, g.keep = wantNothing, true
