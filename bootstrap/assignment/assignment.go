@@ -12,6 +12,7 @@ import (
 	"io"
 	"time"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -63,17 +64,14 @@ type RenderedConfig struct {
 	SHA512 string `json:"sha512"`
 }
 
-// asFoundName is the name of the configuration of a host that Poolboot did not boot, before its first update.
-const asFoundName = "as-found"
-
 // AsFound returns the configuration of a host that Poolboot did not boot: nothing. The config server does not serve it.
 func AsFound() RenderedConfig {
 	sum := sha512.Sum512(nil)
-	return RenderedConfig{Name: asFoundName, SHA512: hex.EncodeToString(sum[:])}
+	return RenderedConfig{Name: agentv1.AsFoundConfig, SHA512: hex.EncodeToString(sum[:])}
 }
 
 // IsAsFound reports whether a host has this configuration because Poolboot did not boot it, and has changed nothing.
-func (c RenderedConfig) IsAsFound() bool { return c.Name == asFoundName }
+func (c RenderedConfig) IsAsFound() bool { return c.Name == agentv1.AsFoundConfig }
 
 // Agent is a version of the agent.
 type Agent struct {

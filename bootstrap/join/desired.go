@@ -96,6 +96,19 @@ func Assignment(in Input) (assignment.Assignment, error) {
 	}, nil
 }
 
+// AsFoundDocument returns the document of the assignment of an adopted host that is to be as it was found: it names the
+// agent, and nothing else that the host has.
+func AsFoundDocument(node string, p *poolv1.MachineConfigPool, offer Offer) ([]byte, error) {
+	machine, err := ignition.Marshal(ignition.New())
+	if err != nil {
+		return nil, err
+	}
+	return assignment.Encode(assignment.Assignment{
+		Node: node, Config: assignment.AsFound(), Machine: machine, Policy: update.DefaultPolicy(),
+		MinReadySeconds: p.Spec.Updates.MinReady(), ReadyDeadlineSeconds: p.Spec.Updates.ReadyDeadline(), RebootMethod: pool.RebootMethodOf(p), Agent: &offer.Agent,
+	})
+}
+
 // stagingOf returns how the hosts of a pool download what an update needs, or nil without limit and images.
 func stagingOf(p *poolv1.MachineConfigPool) *assignment.Staging {
 	s := &p.Spec.Updates.Staging

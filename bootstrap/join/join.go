@@ -16,6 +16,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/networkdata"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
@@ -189,6 +190,8 @@ func FindExternalCloudProvider(cfg *bootstrapv1.PoolbootConfig) (string, error) 
 func (m Machine) joinConfig() (config ignition.Config, err error) {
 	join := &m.Config.Spec.Join
 	switch {
+	case record.IsAdopted(m.Config): // it has joined
+		return ignition.New(), nil
 	case m.Cluster.Server == "":
 		return config, errors.New("the cluster has no control plane endpoint yet")
 	case len(m.Cluster.CA) == 0:

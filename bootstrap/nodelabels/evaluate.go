@@ -171,11 +171,11 @@ func missingFactRemedy(path string, of record.HostKind) string {
 	switch {
 	case variable == clusterVariable:
 		return "add this fact to the Cluster, or " + skip
-	case variable == machineVariable && (of == record.BareMetalHost || of == record.EnrolledHost):
+	case variable == machineVariable && of != record.MachineHost:
 		return "the host has no Machine: " + skip
 	case variable == machineVariable:
 		return "add this fact to the Machine, or " + skip
-	case variable == hostVariable && of == record.EnrolledHost:
+	case variable == hostVariable && (of == record.EnrolledHost || of == record.AdoptedHost):
 		return "the host enrolled and has no BareMetalHost, so host.name is its only fact: " + skip
 	case variable == hostVariable:
 		return "add this fact to the BareMetalHost, or " + skip

@@ -49,6 +49,8 @@ var table = map[string]Outlook{
 	bootstrapv1.DataSecretPresetReason:                NeedsPerson,
 	bootstrapv1.DataSecretNotOwnedReason:              NeedsPerson,
 	bootstrapv1.HostEnrolledReason:                    Fine,
+	bootstrapv1.HostAdoptedReason:                     Fine,
+	bootstrapv1.AdoptionPreviewReason:                 Waits,
 	bootstrapv1.TokenExpiredReason:                    NeedsPerson,
 	bootstrapv1.TokenLiveReason:                       Fine,
 	bootstrapv1.UserDataSetReason:                     Fine,

@@ -46,7 +46,7 @@ func Ready(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 		}
 		return ready
 	}
-	if !record.IsEnrolled(config) && (!ptr.Deref(config.Status.Initialization.DataSecretCreated, false) || config.Status.DataSecretName == "") {
+	if !record.IsEnrolled(config) && !record.IsAdopted(config) && (!ptr.Deref(config.Status.Initialization.DataSecretCreated, false) || config.Status.DataSecretName == "") {
 		ready.Reason, ready.Message = bootstrapv1.DataSecretFailedReason, "status.dataSecretName is not set yet"
 		return ready
 	}

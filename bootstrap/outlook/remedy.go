@@ -12,7 +12,7 @@ func OwnerOf(config *bootstrapv1.PoolbootConfig) string {
 	switch record.HostKindOf(config) {
 	case record.BareMetalHost:
 		return "BareMetalHost " + config.Spec.Host.BareMetalHostName
-	case record.EnrolledHost:
+	case record.EnrolledHost, record.AdoptedHost:
 		return "PoolbootConfig " + config.Name
 	}
 	if name := record.MachineName(config); name != "" {
@@ -36,6 +36,8 @@ func HowToReplace(config *bootstrapv1.PoolbootConfig) string {
 		return reprovision(config)
 	case record.EnrolledHost:
 		return fmt.Sprintf("delete %s and its Node, and install the host again", OwnerOf(config))
+	case record.AdoptedHost:
+		return "replace its host as its owner installs hosts"
 	}
 	return fmt.Sprintf("delete %s: a new Machine replaces it", OwnerOf(config))
 }
@@ -59,6 +61,8 @@ func HowToRotate(config *bootstrapv1.PoolbootConfig) string {
 		return rotate + " and then " + reprovision(config)
 	case record.EnrolledHost:
 		return "name a Secret with another token in spec.tokenSecretRef of the Enrollment"
+	case record.AdoptedHost:
+		return "an adopted host has no token"
 	}
 	return rotate + " and have the host provisioned again, or " + HowToRemove(config)
 }

@@ -108,6 +108,8 @@ func missingPoolRemedy(config *bootstrapv1.PoolbootConfig, role string) string {
 		return fmt.Sprintf("create it, or name another role in the annotation %s of %s", poolv1.HostPoolAnnotation, outlook.OwnerOf(config))
 	case record.EnrolledHost:
 		return fmt.Sprintf("create it, or delete %s and its Node, and enroll the host with a token for another pool", outlook.OwnerOf(config))
+	case record.AdoptedHost:
+		return "create it, or correct spec.poolRole of the PoolbootConfig"
 	}
 	switch {
 	case config.Spec.IsInline() && config.Status.DataSecretName != "":

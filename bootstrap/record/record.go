@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
@@ -81,6 +82,8 @@ const (
 	BareMetalHost HostKind = "BareMetalHost"
 	// EnrolledHost is a host without a Machine that enrolled with a token.
 	EnrolledHost HostKind = "Enrolled"
+	// AdoptedHost is a host that Poolboot did not boot. It can be that of a Machine with another bootstrap provider.
+	AdoptedHost HostKind = "Adopted"
 )
 
 // HostKindOf returns the kind of host that a PoolbootConfig is for. It also returns MachineHost for a PoolbootConfig
@@ -91,13 +94,29 @@ func HostKindOf(config *bootstrapv1.PoolbootConfig) HostKind {
 		return MachineHost
 	case bootstrapv1.HostTypeBareMetalHost:
 		return BareMetalHost
+	case bootstrapv1.HostTypeNode:
+		return AdoptedHost
 	default:
 		return EnrolledHost
 	}
 }
 
-// IsMachineless reports whether the host of a PoolbootConfig belongs to no Machine.
+// IsMachineless reports whether a PoolbootConfig is no Machine's bootstrap config.
 func IsMachineless(config *bootstrapv1.PoolbootConfig) bool { return HostKindOf(config) != MachineHost }
+
+// IsAdopted reports whether Poolboot did not boot the host of a PoolbootConfig.
+func IsAdopted(config *bootstrapv1.PoolbootConfig) bool { return HostKindOf(config) == AdoptedHost }
+
+// IsPreview reports whether the host of a PoolbootConfig was adopted, and is to stay, or become again, as it was found.
+func IsPreview(config *bootstrapv1.PoolbootConfig) bool {
+	return config.Spec.Host.Adoption == bootstrapv1.AdoptionPreview
+}
+
+// IsAsFound reports whether the host of a PoolbootConfig was adopted and is as it was found, in no pool.
+func IsAsFound(config *bootstrapv1.PoolbootConfig) bool {
+	update := &config.Status.Update
+	return IsPreview(config) && (update.Desired.Name == "" || update.Desired.Name == agentv1.AsFoundConfig) && update.Slot == ""
+}
 
 // IsEnrolled reports whether the host of a PoolbootConfig enrolled with a token. Such a host needs no data Secret.
 func IsEnrolled(config *bootstrapv1.PoolbootConfig) bool { return HostKindOf(config) == EnrolledHost }

@@ -60,6 +60,8 @@ func Rename(config *bootstrapv1.PoolbootConfig) string {
 		return "register the BareMetalHost under another name"
 	case record.EnrolledHost:
 		return "have the host enroll under another name"
+	case record.AdoptedHost:
+		return "create a PoolbootConfig with the name of another Node"
 	}
 	if NamedAfterHost(config) {
 		return "give the BareMetalHost another name"

@@ -54,8 +54,9 @@ func IsFollowed(config *bootstrapv1.PoolbootConfig) bool {
 }
 
 // IsInPool reports whether a PoolbootConfig is that of a host that has joined and is recorded in the pool with a role.
+// An adopted host that is as it was found is in none.
 func IsInPool(role string, config *bootstrapv1.PoolbootConfig) bool {
-	return IsFollowed(config) && config.Status.PoolRole == role
+	return IsFollowed(config) && config.Status.PoolRole == role && !record.IsAsFound(config)
 }
 
 // HostsOfPool returns the hosts that are recorded in the pool with a role, one of these pools, and have joined, in the
@@ -249,7 +250,9 @@ func (h *Host) IsAdopting() bool {
 // IsLeaving reports whether the labels of the Node do not name the pool in which the host is recorded: they name
 // another one and the record follows in a moment, or they name none or several, and a user must correct them. The host
 // completes what it has begun. It begins nothing else, because that would be for a pool that it is about to leave.
-func (h *Host) IsLeaving() bool { return h.Node != nil && h.Follows != h.Config.Status.PoolRole }
+func (h *Host) IsLeaving() bool {
+	return h.Node != nil && h.Follows != h.Config.Status.PoolRole && !record.IsPreview(h.Config)
+}
 
 // IsExcluded reports whether the host is left alone.
 func (h *Host) IsExcluded() bool {

@@ -35,6 +35,9 @@ type Report struct {
 	// Staging is the last revision for which the host has everything, or can't have it because of StagingProblem. It is
 	// "" if the agent says nothing about that.
 	Staging, StagingProblem string
+	// Preview is what the first update of an adopted host to the revision Previewed changes, for people, and
+	// PreviewEffect the strongest thing that it does to the host, or that it is not possible.
+	Previewed, PreviewEffect, Preview string
 	// Reason and Drift are for people. They have no control characters and at most agentv1.MaxReason bytes.
 	Reason, Drift string
 	// OutdatedDisks are what of the configuration the host does not have because it keeps its disks.
@@ -100,6 +103,10 @@ func ReportOf(node *corev1.Node) Report {
 	r.Silence = r.silenceOf(node)
 	if about, problem, _ := strings.Cut(node.Annotations[agentv1.StagingAnnotation], " "); IsRevision(about) {
 		r.Staging, r.StagingProblem = about, Clean(problem, agentv1.MaxReason)
+	}
+	head, preview, _ := strings.Cut(node.Annotations[agentv1.PreviewAnnotation], "\n")
+	if about, effect, _ := strings.Cut(head, " "); IsRevision(about) && (effect == string(agentv1.Unreconcilable) || slices.Contains(effects, update.Effect(effect))) {
+		r.Previewed, r.PreviewEffect, r.Preview = about, effect, Clean(strings.ReplaceAll(preview, "\n", "; "), agentv1.MaxReason)
 	}
 	about, effect, _ := strings.Cut(node.Annotations[agentv1.EffectAnnotation], " ")
 	if r.Target != "" && about == r.Target && slices.Contains(effects, update.Effect(effect)) {

@@ -91,6 +91,10 @@ const (
 	BootAnnotation = "poolboot.io/agent-boot"
 )
 
+// AsFoundConfig is the value of DesiredConfigAnnotation, in place of a rendered config, for a host that was adopted and
+// is as it was found.
+const AsFoundConfig = "as-found"
+
 // AgentStopped is the value of BootAnnotation after the agent has stopped, also if it was killed.
 const AgentStopped = "stopped"
 

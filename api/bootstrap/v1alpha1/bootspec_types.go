@@ -50,8 +50,8 @@ type BootSpec struct {
 	// +optional
 	ConfigSource ConfigSource `json:"configSource,omitempty,omitzero"`
 
-	// join defines how the host joins the cluster.
-	// +required
+	// join defines how the host joins the cluster. It is required for every host that boots.
+	// +optional
 	Join Join `json:"join,omitempty,omitzero"`
 
 	// nodeNameSource is the object that the Node is named after: Machine, or Host for its BareMetalHost. Defaults to

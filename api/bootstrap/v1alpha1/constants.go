@@ -4,12 +4,15 @@ package v1alpha1
 // and a Node that no kubelet adopted.
 const Finalizer = "bootstrap.cluster.x-k8s.io/poolbootconfig"
 
+// AdoptedPointerID is the pointer ID of adopted hosts. They are identified by the certificates of their kubelets.
+const AdoptedPointerID = "adopted"
+
 // Annotations of a PoolbootConfig by which the config server identifies a host. They are metadata because clusterctl
 // move drops status.
 const (
 	// PointerIDAnnotation is the last part of the URL in the host's pointer: the UID that the Machine had when its
 	// data Secret was created. Without a Machine it is the UID of the PoolbootConfig. For a host that enrolled, it
-	// consists of the Enrollment's name and the host's name.
+	// consists of the Enrollment's name and the host's name, and for an adopted host it is AdoptedPointerID.
 	PointerIDAnnotation = "poolboot.io/pointer-id"
 
 	// EnrolledFromAnnotation is the IP address of the requests of a host that an Enrollment admitted. A request for the
@@ -175,6 +178,8 @@ const (
 	WaitingForSecretDeletionReason = "WaitingForSecretDeletion"
 	// The host enrolled with a token and needs no data Secret.
 	HostEnrolledReason = "HostEnrolled"
+	// The host was adopted: Poolboot did not boot it, and it needs no data Secret.
+	HostAdoptedReason = "HostAdopted"
 	// The token expired before the host joined. Rotate it: docs/install.md#security.
 	TokenExpiredReason = "TokenExpired"
 	// The token is valid again.
@@ -264,6 +269,9 @@ const (
 	WaitingForKubeletReason = "WaitingForKubelet"
 	// The Node is Ready in its pool.
 	NodeReadyInPoolReason = "NodeReadyInPool"
+	// The host was adopted and is as it was found. To put it in its pool, set spec.host.adoption to Follow:
+	// docs/adopt.md.
+	AdoptionPreviewReason = "AdoptionPreview"
 	// The Node has joined and is not Ready. See its conditions.
 	NodeNotReadyReason = "NodeNotReady"
 	// The labels of the Node are not those of its pool. Correct them.

@@ -9,19 +9,21 @@ import (
 // +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.poolRetention) && self.poolRetention == 'Host')",message="Host needs a Machine: leave it out",fieldPath=".poolRetention",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.host) || has(self.poolRole)",message="host needs poolRole: without a Machine there are no labels to decide by",fieldPath=".poolRole",reason=FieldValueRequired
 // +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.configSource) && self.configSource.type == 'Inline')",message="a host without a Machine needs configSource.type Server",fieldPath=".configSource.type",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="has(self.join) != (has(self.host) && self.host.type == 'Node')",message="it is required, but for a host of type Node, which has joined before",fieldPath=".join",reason=FieldValueInvalid
+// +kubebuilder:validation:XValidation:rule="!(has(self.host) && self.host.type == 'Node') || !has(self.configSource) && !has(self.nodeNameSource)",message="a host of type Node does not boot: leave out configSource and nodeNameSource",fieldPath=".host.type",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="has(self.host) == has(oldSelf.host)",message="host can't be added or removed: create another PoolbootConfig",fieldPath=".host",reason=FieldValueForbidden
 type PoolbootConfigSpec struct {
 	BootSpec `json:",inline"`
 
-	// host names the host of a PoolbootConfig that belongs to no Machine. Poolboot sets it for the hosts that a pool
-	// admits.
+	// host names the host of a PoolbootConfig that is no Machine's bootstrap config. Poolboot sets it for the hosts that
+	// a pool admits; you set it to adopt a Node.
 	// +optional
 	Host HostWithoutMachine `json:"host,omitempty,omitzero"`
 }
 
-// HostType is the kind of a host without a Machine.
+// HostType is the kind of a host that does not boot with the bootstrap config of a Machine.
 //
-// +kubebuilder:validation:Enum=BareMetalHost;Enrollment
+// +kubebuilder:validation:Enum=BareMetalHost;Enrollment;Node
 type HostType string
 
 const (
@@ -30,14 +32,31 @@ const (
 	// HostTypeEnrollment is a host that an Enrollment admitted. Only its name and address are known; the address is in
 	// the annotation poolboot.io/enrolled-from.
 	HostTypeEnrollment HostType = "Enrollment"
+	// HostTypeNode is a host that Poolboot did not boot, and whose Node exists. It can be the host of a Machine with
+	// another bootstrap provider.
+	HostTypeNode HostType = "Node"
 )
 
-// HostWithoutMachine is a host that Cluster API does not manage.
+// AdoptionPolicy is what a host that Poolboot did not boot gets of its pool.
 //
+// +kubebuilder:validation:Enum=Preview;Follow
+type AdoptionPolicy string
+
+const (
+	// AdoptionPreview keeps the host as it was found, or returns it to that, and reports what its pool would change.
+	AdoptionPreview AdoptionPolicy = "Preview"
+	// AdoptionFollow puts the Node in the pool, and updates the host to the pool's configuration.
+	AdoptionFollow AdoptionPolicy = "Follow"
+)
+
+// HostWithoutMachine is a host that does not boot with the bootstrap config of a Machine.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.adoption) == (self.type == 'Node')",message="adoption is required with type Node and forbidden otherwise",fieldPath=".adoption"
 // +kubebuilder:validation:XValidation:rule="has(self.bareMetalHostName) == (self.type == 'BareMetalHost')",message="bareMetalHostName is required with type BareMetalHost and forbidden otherwise",fieldPath=".bareMetalHostName"
 // +kubebuilder:validation:XValidation:rule="has(self.enrollment) == (self.type == 'Enrollment')",message="enrollment is required with type Enrollment and forbidden otherwise",fieldPath=".enrollment"
 type HostWithoutMachine struct {
-	// type is what the host is: a BareMetalHost, or a host that an Enrollment admitted. It is immutable.
+	// type is what the host is: a BareMetalHost, a host that an Enrollment admitted, or a host that Poolboot did not
+	// boot and whose Node exists. It is immutable.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
 	Type HostType `json:"type,omitempty"`
@@ -58,6 +77,13 @@ type HostWithoutMachine struct {
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
 	BareMetalHostName string `json:"bareMetalHostName,omitempty"`
+
+	// adoption is what a host of type Node gets of its pool. Preview keeps the host as it was found, without labels of the
+	// pool on its Node, and reports in the condition Updated what the pool would change on it. Follow puts the Node in
+	// the pool of poolRole, and updates the host like others of that pool. A change from Follow to Preview returns the
+	// host to what it was.
+	// +optional
+	Adoption AdoptionPolicy `json:"adoption,omitempty"`
 
 	// enrollment is the Enrollment that admitted the host.
 	// +optional

@@ -14,6 +14,7 @@ type PoolbootConfigTemplateResource struct {
 
 	// spec is the spec of every PoolbootConfig that is created.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="has(self.join)",message="it is required",fieldPath=".join",reason=FieldValueRequired
 	Spec BootSpec `json:"spec,omitempty,omitzero"`
 }
 

@@ -31,6 +31,10 @@ const (
 	// NodeAppliedTaintsAnnotation lists the taints of its pool that were added to a Node, as <key>=<value>:<effect>,
 	// separated by commas. Each is added once: a user removed a taint that is listed but not on the Node.
 	NodeAppliedTaintsAnnotation = "poolboot.io/applied-taints"
+
+	// NodeAdoptedLabelsAnnotation lists the labels of its pool that an adopted Node did not have, as <key>=<value>,
+	// separated by commas.
+	NodeAdoptedLabelsAnnotation = "poolboot.io/adopted-labels"
 )
 
 // Reasons of events about Nodes that Poolboot did not boot, in their own cluster.

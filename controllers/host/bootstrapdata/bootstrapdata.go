@@ -86,6 +86,10 @@ func (r *Phases) reconcileDataSecret(ctx context.Context, s *state) (ctrl.Result
 			return ctrl.Result{}, err
 		}
 	}
+	if record.IsAdopted(s.Config) {
+		conditions.Set(s.Config, dataSecretCondition(metav1.ConditionTrue, bootstrapv1.HostAdoptedReason, "the host was adopted and does not boot with Poolboot"))
+		return ctrl.Result{}, r.recordAdoption(ctx, s)
+	}
 	if record.IsEnrolled(s.Config) {
 		conditions.Set(s.Config, dataSecretCondition(metav1.ConditionTrue, bootstrapv1.HostEnrolledReason,
 			"the host was admitted by Enrollment %s and needs no other token", s.Config.Spec.EnrollmentName()))
@@ -163,7 +167,7 @@ func IsAwaitingMachine(config *bootstrapv1.PoolbootConfig) bool {
 // automatically. Only then is a finalizer useful. Before the data Secret is recorded, which the config owns, a host
 // that must send a request gets nothing.
 func NeedsFinalizer(config *bootstrapv1.PoolbootConfig) bool {
-	return config.Spec.IsInline() || record.IsEnrolled(config) || config.Status.DataSecretName != ""
+	return config.Spec.IsInline() || record.IsEnrolled(config) || record.IsAdopted(config) || config.Status.DataSecretName != ""
 }
 
 // decidePool records the pool, or why there is none.

@@ -38,7 +38,7 @@ func obstacle(s *scope.Scope) *metav1.Condition {
 	case machine != nil && util.IsControlPlaneMachine(machine):
 		return missing(bootstrapv1.ControlPlaneNotSupportedReason,
 			"Machine %s is a control plane machine, which is in no machine config pool: use the bootstrap provider of the control plane provider", machine.Name)
-	case presetDataSecret(config, machine) != "":
+	case !record.IsAdopted(config) && presetDataSecret(config, machine) != "":
 		return missing(bootstrapv1.DataSecretPresetReason,
 			"spec.bootstrap.dataSecretName of Machine %s is Secret %s, which Poolboot did not create: the host boots with that Secret; "+
 				"to boot it into a pool, remove the field from the MachineDeployment and delete the Machine", machine.Name, presetDataSecret(config, machine))

@@ -141,6 +141,8 @@ func notRotatable(config *bootstrapv1.PoolbootConfig) string {
 	switch {
 	case record.IsEnrolled(config):
 		return "the host enrolled with a token: " + outlook.HowToRotate(config)
+	case record.IsAdopted(config):
+		return outlook.HowToRotate(config)
 	case config.Spec.IsInline():
 		return "an inline data Secret has no token: to revoke its join credential, " + outlook.HowToReplace(config)
 	case record.HasJoined(config):

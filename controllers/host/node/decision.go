@@ -88,7 +88,7 @@ func decideNode(f facts) *decision {
 	case f.node == nil:
 		return notInPool(bootstrapv1.NodeMissingReason,
 			"Node %s does not exist: restart the kubelet on its host, which registers it again, or %s", recorded.Name, outlook.HowToRemove(f.config))
-	case !recorded.IsDefined() && !registeredWithoutRecord(f) &&
+	case !recorded.IsDefined() && !registeredWithoutRecord(f) && !record.IsAdopted(f.config) &&
 		(!record.IsNodeOf(f.node, f.config) || isFromPreviousInstall(f.node, f.config) || isBeingPrepared(f)):
 		return &decision{}
 	}
@@ -97,6 +97,14 @@ func decideNode(f facts) *decision {
 	}
 	isReregistered := recorded.IsDefined() && recorded.UID != string(f.node.UID)
 	node := f.node.DeepCopy()
+	switch {
+	case record.IsAsFound(f.config):
+		return asFound(node, f)
+	case record.IsAdopted(f.config) && node.Labels[poolv1.NodePoolLabel] == "" && !isReregistered:
+		if err := adopt(node, f); err != nil {
+			return notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s can't be adopted: %s", node.Name, err)
+		}
+	}
 	if isReregistered {
 		if err := restore(node, f); err != nil {
 			return notInPool(bootstrapv1.NodeOutsidePoolReason,

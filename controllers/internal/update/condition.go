@@ -17,6 +17,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
@@ -78,6 +79,8 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		return unknown(bootstrapv1.ReportNotUnderstoodReason, "Node %s is not updated: %s", h.Node.Name, h.Report.NotUnderstood)
 	case !h.HasAgent() && o.bootedWithAgent:
 		return h.notStarted(o)
+	case !h.HasAgent() && record.IsAdopted(h.Config):
+		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s runs no agent yet: kubectl poolboot adopt %s prints the script that installs it on the host", h.Node.Name, h.Node.Name)
 	case !h.HasAgent() && h.awaitsAgent():
 		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s has not downloaded its agent from the config server yet, and keeps the configuration with which it booted. "+
 			"If it can't connect to the config server, whose URL or CA can have changed since, %s to update it; otherwise, check %s on the host", h.Node.Name, outlook.HowToRenew(h.Config), ignition.InstallAgentUnit)
@@ -135,7 +138,26 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	case o.revision != h.Desired():
 		return isNot(bootstrapv1.UpdateWaitingReason, "%s, and %s before its update to %s%s", says(runs), o.others(), o.next(runs), o.limit())
 	}
+	if record.IsPreview(h.Config) {
+		return isNot(bootstrapv1.AdoptionPreviewReason, "Node %s is as it was found. %s", h.Node.Name, h.preview())
+	}
 	return newUpdated(metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "%s%s%s", says(runs), h.disks(), h.missing())
+}
+
+// preview says what the pool of an adopted host that is as it was found would change on it.
+func (h *host) preview() string {
+	agree := fmt.Sprintf("set spec.host.adoption of PoolbootConfig %s to %s", h.Config.Name, bootstrapv1.AdoptionFollow)
+	switch next := h.Node.Annotations[agentv1.NextAnnotation]; {
+	case next == "" || h.Report.Previewed != next && h.WhyNotStaged(next) == "":
+		return "Its agent compares it with its pool"
+	case h.Report.Previewed != next:
+		return "Its agent can't compare it with its pool, which it retries: " + h.withOrigins(h.WhyNotStaged(next))
+	case h.Report.PreviewEffect == string(agentv1.Unreconcilable):
+		return "It can't follow its pool: " + h.withOrigins(h.Report.Preview)
+	case h.Report.Preview == "":
+		return "Its pool changes nothing on it. To follow it, " + agree
+	}
+	return fmt.Sprintf("Its pool changes, with the effect %s: %s. To agree, %s", h.Report.PreviewEffect, h.withOrigins(h.Report.Preview), agree)
 }
 
 // isCompleting reports whether the host has what it was told, and its agent has not reported yet that it is done.

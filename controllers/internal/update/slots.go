@@ -18,6 +18,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -206,16 +207,17 @@ func (r *Updates) gather(ctx context.Context, s *poolScope, isLive bool) error {
 	return err
 }
 
-// leftOf returns the hosts with slots that have left the pool: they are recorded in another one, or neither their
-// PoolbootConfig nor a Machine that names it exists. A cache can lack a new PoolbootConfig, so it is read live. Until
-// the host is replaced, the capacity of the pool counts it.
+// leftOf returns the hosts with slots that have left the pool: they are recorded in another one, are again as they were
+// found, or neither their PoolbootConfig nor a Machine that names it exists. A cache can lack a new PoolbootConfig, so it
+// is read live. Until the host is replaced, the capacity of the pool counts it.
 func (r *Updates) leftOf(ctx context.Context, p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig, machines []clusterv1.Machine) (sets.Set[string], error) {
 	left, unknown := sets.New[string](), sets.New[string]()
 	for i := range p.Status.Slots {
 		unknown.Insert(p.Status.Slots[i].Host)
 	}
 	for i := range configs {
-		if role := configs[i].Status.PoolRole; unknown.Has(configs[i].Name) && role != "" && role != p.Spec.PoolRole {
+		role := configs[i].Status.PoolRole
+		if unknown.Has(configs[i].Name) && (role != "" && role != p.Spec.PoolRole || record.IsAsFound(&configs[i])) {
 			left.Insert(configs[i].Name)
 		}
 		unknown.Delete(configs[i].Name)

@@ -21,6 +21,9 @@ func (r *Updates) stage(ctx context.Context, h *host, in poolContext) error {
 	if h.Node == nil || h.IsExcluded() || h.HasBegun() || h.Desired() == "" || h.Told() != h.Desired() {
 		return nil
 	}
+	if record.IsAsFound(h.Config) {
+		return r.stagePreview(ctx, h, in)
+	}
 	named, entry := h.Node.Annotations[agentv1.NextAnnotation], rollout.StagingOf(in.pool.Status.Staging, h.Name())
 	if named == "" && entry == nil || entry != nil && named == entry.Revision {
 		return nil

@@ -88,7 +88,7 @@ func (r *Updates) storedOf(ctx context.Context, config *bootstrapv1.PoolbootConf
 // awaitStart reports whether a host booted with an agent that has not reported anything yet, and when that is to be
 // reported as an error. Such a host has an assignment, which was stored before its boot, so the cache has it.
 func (r *Updates) awaitStart(ctx context.Context, h *host, now time.Time) (bootedWithAgent bool, wait time.Duration, err error) {
-	if h.HasAgent() || h.Node == nil || h.Config.Spec.IsInline() {
+	if h.HasAgent() || h.Node == nil || h.Config.Spec.IsInline() || record.IsAdopted(h.Config) {
 		return false, 0, nil
 	}
 	if err := r.Secrets.Get(ctx, r.secrets().Key(h.Config.UID), secretmetadata.New()); err != nil {
@@ -98,10 +98,10 @@ func (r *Updates) awaitStart(ctx context.Context, h *host, now time.Time) (boote
 	return true, wait, nil
 }
 
-// awaitsAgent reports whether a host booted from a data Secret with which it installs its agent once it reaches the
-// config server. It can be without the config server for ever.
+// awaitsAgent reports whether a host was adopted, or booted from a data Secret with which it installs its agent once it
+// reaches the config server, and has none yet. It can be without the config server for ever.
 func (h *host) awaitsAgent() bool {
-	return h.Config.Spec.IsInline() && h.Config.Annotations[bootstrapv1.PointerIDAnnotation] != "" && !h.HasAgent() && h.Node != nil
+	return (h.Config.Spec.IsInline() || record.IsAdopted(h.Config)) && h.Config.Annotations[bootstrapv1.PointerIDAnnotation] != "" && !h.HasAgent() && h.Node != nil
 }
 
 // offerAgent stores what a host booted with that awaits its agent, and the agent that it should run now, and then names
@@ -142,9 +142,12 @@ func (r *Updates) offerAgent(ctx context.Context, h *host, in poolContext) error
 	return nil
 }
 
-// bootedTarget returns what a host booted with that awaits its agent, with the agent that it should run now. stored was
+// bootedTarget returns what a host has that awaits its agent, with the agent that it should run now. stored was
 // written with its data Secret, or is nil: then what an upgrade or another CA changed since differs on the host.
 func (r *Updates) bootedTarget(ctx context.Context, h *host, in poolContext, stored *target) (target, error) {
+	if record.IsAdopted(h.Config) {
+		return r.asFoundTarget(h, in)
+	}
 	booted := h.Config.Status.Boot.ServedConfiguration.Name
 	if in.err != nil || stored == nil || stored.configuration != booted {
 		p := in.pool.DeepCopy()

@@ -93,6 +93,9 @@ var errNothingToRun = errors.New("the pool has no status.configuration yet: see 
 
 // targetOf returns what a host should run.
 func (r *Updates) targetOf(ctx context.Context, h *host, in poolContext) (target, error) {
+	if record.IsPreview(h.Config) {
+		return r.asFoundTarget(h, in)
+	}
 	if in.err != nil {
 		return target{}, in.err
 	}

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
@@ -303,7 +304,7 @@ func (r *Updates) ensureStored(ctx context.Context, h *host, in poolContext) (st
 	switch {
 	case failed != nil:
 		return revision, failed
-	case err == nil && (stored == nil || stored.revision != h.Desired() && revision == h.Desired()):
+	case err == nil && (stored == nil || stored.revision != h.Desired() && revision == h.Desired() && stored.revision != h.Node.Annotations[agentv1.NextAnnotation]):
 		t, err := r.targetOf(ctx, h, in)
 		if err != nil {
 			return revision, err
