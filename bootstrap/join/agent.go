@@ -12,6 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
@@ -95,15 +97,47 @@ func (a *Agent) addInstaller(config *ignition.Config, node, clusterURL string) {
 	updateURL, _ := a.Settings.UpdateURL()
 	agentsURL, _ := url.JoinPath(a.Settings.Server, "agent")
 	caPath := addCA(config, a.Settings.CA)
-	var script strings.Builder
-	for _, variable := range [][2]string{
+	script := variables([][2]string{
 		{"node", nodeURL}, {"annotation", agentv1.OfferedAnnotation}, {"cluster", ignition.ClusterCAPath},
 		{"assignment", updateURL}, {"agents", agentsURL}, {"ca", caPath}, {"certificate", kubeletCertificate},
 		{"program", assignment.ProgramPath}, {"unit", assignment.AgentUnit},
-	} {
+	})
+	config.Storage.Files = append(config.Storage.Files, newFile(installScriptPath, 0o644, []byte(script+"locate() { :; }\n"+installScript)))
+}
+
+//go:embed locate.sh
+var locateScript string
+
+// AdoptionFiles returns what installs the agent on a host that Poolboot did not boot: a script, the CA of the config
+// server, and the units that run the script and the agent. It is the same for all hosts, and has no secrets.
+func (o Offer) AdoptionFiles() (ignition.Config, error) {
+	config := ignition.New()
+	settings, _ := json.Marshal(assignment.Settings{ // strings always encode
+		Server: o.ServerURL, CA: string(o.ServerCA), Namespace: "@namespace@", Name: "@name@", PointerID: bootstrapv1.AdoptedPointerID,
+	})
+	agents, err := url.JoinPath(o.ServerURL, "agent")
+	if err != nil {
+		return config, err
+	}
+	caPath := addCA(&config, string(o.ServerCA))
+	script := variables([][2]string{
+		{"kubeconfig", ignition.KubeconfigPath}, {"server", strings.TrimSuffix(o.ServerURL, "/")}, {"record", poolv1.NodeConfigAnnotation},
+		{"pointer", bootstrapv1.AdoptedPointerID}, {"settings", assignment.SettingsPath}, {"content", string(settings)},
+		{"annotation", agentv1.OfferedAnnotation}, {"cluster", assignment.ProgramPath + ".ca"}, {"agents", agents}, {"ca", caPath},
+		{"certificate", kubeletCertificate}, {"program", assignment.ProgramPath}, {"unit", assignment.AgentUnit},
+	}) + locateScript + installScript
+	config.Storage.Files = append(config.Storage.Files, newFile(installScriptPath, 0o644, []byte(script)))
+	config.Systemd.Units = []types.Unit{newEnabledUnit(assignment.AgentUnit, agentUnit()), newEnabledUnit(ignition.InstallAgentUnit, installAgentUnit())}
+	return config, nil
+}
+
+// variables returns the lines of a shell script that set variables.
+func variables(values [][2]string) string {
+	var script strings.Builder
+	for _, variable := range values {
 		fmt.Fprintf(&script, "%s='%s'\n", variable[0], strings.ReplaceAll(variable[1], "'", `'\''`))
 	}
-	config.Storage.Files = append(config.Storage.Files, newFile(installScriptPath, 0o644, []byte(script.String()+installScript)))
+	return script.String()
 }
 
 // addCA adds the CA of the config server, and returns its path. The path is empty if the host trusts the config server.

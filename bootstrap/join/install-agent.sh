@@ -11,6 +11,7 @@
 #   certificate  the client certificate of the kubelet, with its key
 #   program      the file of the agent
 #   unit         the unit of the agent
+# The function locate can set some of them later.
 # Requires sh, curl, gzip, sed, sha256sum, sha512sum, sleep, sync, systemctl and uname.
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 umask 077
@@ -25,14 +26,18 @@ esac
 
 # get downloads the URL $2 into the file $3, if the CA in the file $1 issued the certificate of the server: with --cacert
 # alone, the curl of Debian also trusts the CAs in /etc/ssl/certs. Slow links are no reason to end a download, but silence is.
+# More arguments are options of curl.
 get() {
+	from=$1 url=$2 to=$3
+	shift 3
 	curl --silent --show-error --fail --globoff --proto =https --connect-timeout 10 --speed-limit 1 --speed-time 60 \
-		${1:+--cacert "$1" --capath /dev/null} --cert "$certificate" --output "$3" --url "$2" 2>&1
+		${from:+--cacert "$from" --capath /dev/null} --cert "$certificate" --output "$to" --url "$url" "$@" 2>&1
 }
 
 install() {
 	[ -s "$certificate" ] || { echo 'the kubelet has no certificate yet' && return 1; }
 	mkdir -p "${program%/*}"
+	locate || return 1
 	get "$cluster" "$node" "$program.node" || return 1
 	revision=$(sed -n 's|.*"'"$annotation"'": *"\([0-9a-f]\{64\}\)".*|\1|p' "$program.node")
 	[ -n "$revision" ] || { echo 'the manager offers no agent to this host yet' && return 1; }

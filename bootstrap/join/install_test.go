@@ -11,6 +11,7 @@ import (
 	"crypto/sha512"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -28,11 +29,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
@@ -42,13 +45,14 @@ import (
 var _ = Describe("A host that installs its agent after its boot", func() {
 	const program = "#!/bin/sh\n"
 	var (
-		in       join.Input
-		root     string
-		served   string // the program that the config server sends
-		answered int    // the status of the assignment
-		revision string // what the Node says, if it is not the revision of the assignment
-		padding  int64  // how many bytes follow the program
-		trusted  string // a directory with the CAs that the image of the host trusts
+		in        join.Input
+		root      string
+		served    string // the program that the config server sends
+		answered  int    // the status of the assignment
+		revision  string // what the Node says, if it is not the revision of the assignment
+		padding   int64  // how many bytes follow the program
+		adoptedBy string // the PoolbootConfig that the Node names
+		trusted   string // a directory with the CAs that the image of the host trusts
 	)
 	path := func(name string) string { return filepath.Join(root, name) }
 	BeforeEach(func() {
@@ -74,11 +78,16 @@ var _ = Describe("A host that installs its agent after its boot", func() {
 				_ = packed.Close()
 			case len(r.TLS.PeerCertificates) == 0:
 				w.WriteHeader(http.StatusUnauthorized)
+			case r.URL.Path == "/apis/authentication.k8s.io/v1/selfsubjectreviews" && r.Method == http.MethodPost:
+				review := authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "system:node:infra-x7k2p"}}}
+				pretty, _ := json.MarshalIndent(review, "", "  ")
+				_, _ = w.Write(pretty)
 			case r.URL.Path == "/api/v1/nodes/infra-x7k2p": // as an API server answers curl
-				node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{agentv1.OfferedAnnotation: cmp.Or(revision, assignment.Revision(document))}}}
+				node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+					agentv1.OfferedAnnotation: cmp.Or(revision, assignment.Revision(document)), poolv1.NodeConfigAnnotation: adoptedBy}}}
 				pretty, _ := json.MarshalIndent(node, "", "  ")
 				_, _ = w.Write(pretty)
-			case r.URL.Path == "/update/metal/infra-boot/1-2":
+			case r.URL.Path == "/update/metal/infra-boot/1-2" || r.URL.Path == "/update/metal/infra-boot/"+bootstrapv1.AdoptedPointerID:
 				w.WriteHeader(answered)
 				_, _ = w.Write(document)
 			}
@@ -92,14 +101,9 @@ var _ = Describe("A host that installs its agent after its boot", func() {
 		Expect(os.WriteFile(path("kubelet.pem"), newKubeletCertificate(), 0o600)).To(Succeed())
 	})
 
-	// start starts the script, and returns what it says.
-	start := func(ctx context.Context) *gbytes.Buffer {
+	// run runs a script, and returns what it says.
+	run := func(ctx context.Context, script string) *gbytes.Buffer {
 		GinkgoHelper()
-		config, err := join.Machine{Config: in.Config, Registration: in.Registration, Cluster: in.Cluster, Agent: in.Offer.InlineAgent(in.Config, "1-2")}.Overlay(credential)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(os.WriteFile(path("ca.pem"), []byte(contents(config, "/etc/poolboot/config-server.pem")), 0o600)).To(Succeed())
-		script := strings.NewReplacer("'"+assignment.ProgramPath+"'", path("state/bin/agent"), "'/etc/poolboot/config-server.pem'", path("ca.pem"), "'/etc/kubernetes/pki/ca.crt'", path("cluster.pem"),
-			"'/var/lib/kubelet/pki/kubelet-client-current.pem'", path("kubelet.pem")).Replace(contents(config, "/etc/poolboot/install-agent.sh"))
 		said := gbytes.NewBuffer()
 		cmd := exec.CommandContext(ctx, "sh", "-c", script)
 		if trusted != "" {
@@ -113,6 +117,41 @@ var _ = Describe("A host that installs its agent after its boot", func() {
 		})
 		return said
 	}
+	// start starts the script, and returns what it says.
+	start := func(ctx context.Context) *gbytes.Buffer {
+		GinkgoHelper()
+		config, err := join.Machine{Config: in.Config, Registration: in.Registration, Cluster: in.Cluster, Agent: in.Offer.InlineAgent(in.Config, "1-2")}.Overlay(credential)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(path("ca.pem"), []byte(contents(config, "/etc/poolboot/config-server.pem")), 0o600)).To(Succeed())
+		script := strings.NewReplacer("'"+assignment.ProgramPath+"'", path("state/bin/agent"), "'/etc/poolboot/config-server.pem'", path("ca.pem"), "'/etc/kubernetes/pki/ca.crt'", path("cluster.pem"),
+			"'/var/lib/kubelet/pki/kubelet-client-current.pem'", path("kubelet.pem")).Replace(contents(config, "/etc/poolboot/install-agent.sh"))
+		return run(ctx, script)
+	}
+
+	It("finds its Node, and who adopts it, if Poolboot did not boot it", func(ctx SpecContext) {
+		config, err := in.Offer.AdoptionFiles()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(path("ca.pem"), []byte(contents(config, "/etc/poolboot/config-server.pem")), 0o600)).To(Succeed())
+		for _, kubeconfig := range []string{
+			"clusters:\n- cluster:\n    certificate-authority-data: " + base64.StdEncoding.EncodeToString(in.Offer.ServerCA) + "\n    server: " + in.Cluster.Server + "\n",
+			"clusters:\n- cluster:\n    server: \"" + in.Cluster.Server + "\"\n    certificate-authority: " + path("cluster.pem") + "\n",
+		} {
+			Expect(os.RemoveAll(path("state"))).To(Succeed())
+			Expect(os.WriteFile(path("kubelet.conf"), []byte(kubeconfig), 0o600)).To(Succeed())
+			said := run(ctx, strings.NewReplacer(assignment.ProgramPath, path("state/bin/agent"), "'/etc/poolboot/config-server.pem'", path("ca.pem"),
+				"'/etc/kubernetes/kubelet.conf'", path("kubelet.conf"), "'/etc/poolboot/agent.json'", path("etc/agent.json"),
+				"'/var/lib/kubelet/pki/kubelet-client-current.pem'", path("kubelet.pem")).Replace(contents(config, "/etc/poolboot/install-agent.sh")))
+			adoptedBy = ""
+			Eventually(ctx, said).Should(gbytes.Say("no PoolbootConfig adopts Node infra-x7k2p yet"))
+			adoptedBy = "metal/infra-boot"
+			Eventually(ctx, os.ReadFile).WithTimeout(20 * time.Second).WithArguments(path("state/bin/agent")).Should(BeEquivalentTo(program))
+			raw, err := os.ReadFile(path("etc/agent.json"))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(assignment.ReadSettings(raw)).To(Equal(assignment.Settings{
+				Server: in.Offer.ServerURL, CA: string(in.Offer.ServerCA), Namespace: "metal", Name: "infra-boot", PointerID: bootstrapv1.AdoptedPointerID,
+			}))
+		}
+	})
 
 	It("has the agent that its assignment names, once it has joined and reaches the config server", func(ctx SpecContext) {
 		start(ctx)

@@ -232,9 +232,31 @@ type PoolbootConfigStatus struct {
 	// +optional
 	Boot BootStatus `json:"boot,omitempty,omitzero"`
 
+	// configServer is where the agent of an adopted host gets its configuration. kubectl poolboot install-agent reads it.
+	// +optional
+	ConfigServer ConfigServerReference `json:"configServer,omitempty,omitzero"`
+
 	// update is what the running host should run, and when its Node was pre-registered for a later boot.
 	// +optional
 	Update UpdateStatus `json:"update,omitempty,omitzero"`
+}
+
+// ConfigServerReference is how hosts reach the config server.
+//
+// +kubebuilder:validation:MinProperties=1
+type ConfigServerReference struct {
+	// url is the URL of the config server.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	URL string `json:"url,omitempty"`
+
+	// certificateAuthority is the PEM bundle that verifies the certificate of the config server. If it is empty, hosts
+	// trust the certificate already.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	CertificateAuthority string `json:"certificateAuthority,omitempty"`
 }
 
 // PoolbootConfig is the bootstrap config of one Machine. It defines which pool the Machine boots into, where the host

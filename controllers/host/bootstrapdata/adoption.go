@@ -18,6 +18,11 @@ func (r *Phases) recordAdoption(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
+	ca, err := r.ServerCA()
+	if err != nil {
+		return err
+	}
+	s.Config.Status.ConfigServer = bootstrapv1.ConfigServerReference{URL: r.ServerURL, CertificateAuthority: string(ca)}
 	return s.PatchMetadata(ctx, func(config *bootstrapv1.PoolbootConfig) {
 		record.RevokeToken(config)
 		metav1.SetMetaDataAnnotation(&config.ObjectMeta, bootstrapv1.PointerIDAnnotation, bootstrapv1.AdoptedPointerID)

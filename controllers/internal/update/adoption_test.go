@@ -73,7 +73,7 @@ var _ = Describe("An adopted host", func() {
 		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DesiredAnnotation))
 		updated := w.updated(ctx, 0)
 		Expect(updated.Reason).To(Equal(bootstrapv1.NoAgentReason))
-		Expect(updated.Message).To(ContainSubstring("kubectl poolboot adopt " + hostName(0)))
+		Expect(updated.Message).To(ContainSubstring("kubectl poolboot install-agent " + hostName(0)))
 	})
 
 	It("is told to be as it was found, previews what its pool would change, and takes no part in rollouts until somebody agrees", func(ctx SpecContext) {

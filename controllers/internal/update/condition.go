@@ -80,7 +80,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	case !h.HasAgent() && o.bootedWithAgent:
 		return h.notStarted(o)
 	case !h.HasAgent() && record.IsAdopted(h.Config):
-		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s runs no agent yet: kubectl poolboot adopt %s prints the script that installs it on the host", h.Node.Name, h.Node.Name)
+		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s runs no agent yet: kubectl poolboot install-agent %s -n %s prints the script that installs it on the host", h.Node.Name, h.Config.Name, h.Config.Namespace)
 	case !h.HasAgent() && h.awaitsAgent():
 		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s has not downloaded its agent from the config server yet, and keeps the configuration with which it booted. "+
 			"If it can't connect to the config server, whose URL or CA can have changed since, %s to update it; otherwise, check %s on the host", h.Node.Name, outlook.HowToRenew(h.Config), ignition.InstallAgentUnit)
