@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/topology"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -38,7 +39,11 @@ var _ admission.Validator[*bootstrapv1.PoolbootConfig] = &PoolbootConfig{}
 // ValidateCreate refuses a PoolbootConfig with which no host can boot.
 func (*PoolbootConfig) ValidateCreate(_ context.Context, config *bootstrapv1.PoolbootConfig) (admission.Warnings, error) {
 	spec := field.NewPath("spec")
-	return bootWarnings(&config.Spec.BootSpec, spec), invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), config, validateConfigSpec(&config.Spec, spec))
+	errs := validateConfigSpec(&config.Spec, spec)
+	if record.IsAdopted(config) && record.ClusterName(config) == "" {
+		errs = append(errs, field.Required(field.NewPath("metadata", "labels").Key(clusterv1.ClusterNameLabel), "it names the Cluster of the Node "+config.Spec.Host.NodeName))
+	}
+	return bootWarnings(&config.Spec.BootSpec, spec), invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), config, errs)
 }
 
 // ValidateUpdate refuses changes of immutable fields, and validates other changes as ValidateCreate does.

@@ -87,7 +87,7 @@ func (r *Phases) reportLeftovers(s *state, leftover *teardown.LeftoverError) {
 // is deleted before Cluster API has found the Node. Cluster API drains and deletes the other Nodes of Machines. A user
 // deletes the Node of a host without a Machine.
 func (s *state) hasNeverJoined(node *corev1.Node) bool {
-	if !record.IsNodeOf(node, s.Config) {
+	if !record.IsNodeOf(node, s.Config) || record.IsAdopted(s.Config) {
 		return false
 	}
 	if record.IsMachineless(s.Config) && !record.HasNode(s.Config) && record.HasKubelet(node) {

@@ -46,6 +46,46 @@ var _ = Describe("A host without a Machine", func() {
 		Expect(s.Get(ctx, key, &corev1.Secret{})).To(Satisfy(apierrors.IsNotFound))
 	})
 
+	It("is recorded as one that has joined if it was adopted, with its Machine as the owner, or its Cluster", func(ctx SpecContext) {
+		adopted := func(config *bootstrapv1.PoolbootConfig) {
+			withoutMachine(config)
+			config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeNode, NodeName: "edge-7", Adoption: bootstrapv1.AdoptionPreview}
+			config.Annotations = nil
+		}
+		for _, hasMachine := range []bool{false, true} {
+			machine := newMachine(nil)
+			machine.Labels = map[string]string{clusterv1.ClusterNameLabel: newCluster().Name}
+			machine.Spec.Bootstrap.DataSecretName = new("of-another-provider")
+			if hasMachine {
+				machine.Status.NodeRef.Name = "edge-7"
+			}
+			s := newSite(newCluster(), newConfig(adopted), machine, newPool("worker"), newPool("infra"))
+			config := s.settle(ctx)
+			Expect(config.Annotations).To(Equal(map[string]string{
+				bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked), bootstrapv1.PointerIDAnnotation: bootstrapv1.AdoptedPointerID}))
+			Expect(config.OwnerReferences).To(ConsistOf(HaveField("Kind", map[bool]string{false: "Cluster", true: "Machine"}[hasMachine])))
+			Expect(config.Finalizers).To(ContainElement(bootstrapv1.Finalizer))
+			Expect(reasonOf(config, bootstrapv1.DataSecretAvailableCondition)).To(Equal(bootstrapv1.HostAdoptedReason))
+			Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
+			Expect(config.Status.ConfigServer.URL).To(Equal(serverURL))
+			Expect(s.Get(ctx, key, &corev1.Secret{})).To(Satisfy(apierrors.IsNotFound))
+		}
+	})
+
+	It("keeps its Node if it was adopted, without what Poolboot wrote to it", func(ctx SpecContext) {
+		s := newSite(newCluster(), newConfig(enrolledHost, deleted(0), func(config *bootstrapv1.PoolbootConfig) {
+			config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeNode, NodeName: "edge-7", Adoption: bootstrapv1.AdoptionFollow}
+		}), newPool("worker"), newPool("infra"))
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", Labels: map[string]string{poolv1.NodePoolLabel: "infra", "of": "its owner"},
+			Annotations: map[string]string{poolv1.NodeConfigAnnotation: key.String(), "poolboot.io/update-state": "Done", "of": "its owner"}}}
+		Expect(s.workload.Create(ctx, node)).To(Succeed())
+		s.Writes = 0
+		s.settle(ctx)
+		Expect(s.workload.Get(ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+		Expect(node.Annotations).To(Equal(map[string]string{"of": "its owner"}))
+		Expect(node.Labels).To(Equal(map[string]string{"of": "its owner"}))
+	})
+
 	DescribeTable("whose config is deleted loses its Node", func(ctx SpecContext, joined bool, gone bool) {
 		s := newSite(newCluster(), newConfig(enrolledHost, deleted(0), func(config *bootstrapv1.PoolbootConfig) {
 			if joined {

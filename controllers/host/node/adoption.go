@@ -34,11 +34,12 @@ func asFound(node *corev1.Node, f facts) *decision {
 	return d
 }
 
-// adopt adds the labels of its pool to the Node of an adopted host, and records which of them it did not have.
-func adopt(node *corev1.Node, f facts) error {
+// adopt adds the labels of its pool to the Node of an adopted host, and records which of them it did not have. It returns
+// a problem if these labels do not put the Node in the pool.
+func adopt(node *corev1.Node, f facts) (problem *decision) {
 	_, declared, err := poolWithLabels(f.pools, f.config.Spec.PoolRole)
 	if err != nil {
-		return err
+		return notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s can't be adopted: %s", node.Name, err)
 	}
 	var added []string
 	for _, key := range slices.Sorted(maps.Keys(declared)) {
@@ -48,7 +49,12 @@ func adopt(node *corev1.Node, f facts) error {
 	}
 	registration.AddLabels(node, declared)
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeAdoptedLabelsAnnotation, strings.Join(added, ","))
-	return nil
+	role, problem := decideRole(node, f)
+	if problem == nil && role != f.config.Spec.PoolRole {
+		problem = notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s can't be adopted for pool %q: with its own labels, it would be in pool %q: correct them, or spec.poolRole of PoolbootConfig %s",
+			node.Name, f.config.Spec.PoolRole, role, f.config.Name)
+	}
+	return problem
 }
 
 // release removes from the Node of an adopted host what its pool has added: of the labels that the pool declares, those

@@ -101,8 +101,8 @@ func decideNode(f facts) *decision {
 	case record.IsAsFound(f.config):
 		return asFound(node, f)
 	case record.IsAdopted(f.config) && node.Labels[poolv1.NodePoolLabel] == "" && !isReregistered:
-		if err := adopt(node, f); err != nil {
-			return notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s can't be adopted: %s", node.Name, err)
+		if problem := adopt(node, f); problem != nil {
+			return problem
 		}
 	}
 	if isReregistered {

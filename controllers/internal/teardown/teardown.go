@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
@@ -146,10 +147,16 @@ func (b Boot) deleteInWorkloadCluster(ctx context.Context) *LeftoverError {
 	return leftover
 }
 
-// endDrain undoes what an update did to the Node of a host that stays. Nothing follows this update any more.
+// endDrain undoes what an update did to the Node of a host that stays. Nothing follows this update any more. The Node of
+// an adopted host names no PoolbootConfig and no pool any more, and keeps its other labels and taints.
 func (b Boot) endDrain(ctx context.Context, w client.Client, node *corev1.Node) error {
 	ended := node.DeepCopy()
-	if rollout.EndUpdate(ended); !b.KeepsHost || !record.IsNodeOf(node, b.Config) || maps.Equal(ended.Annotations, node.Annotations) {
+	rollout.EndUpdate(ended)
+	if record.IsAdopted(b.Config) {
+		delete(ended.Labels, poolv1.NodePoolLabel)
+		maps.DeleteFunc(ended.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, poolv1.GroupVersion.Group+"/") })
+	}
+	if !b.KeepsHost || !record.IsNodeOf(node, b.Config) || maps.Equal(ended.Annotations, node.Annotations) {
 		return nil
 	}
 	return client.IgnoreNotFound(w.Patch(ctx, ended, status.Locked(node)))

@@ -1,0 +1,112 @@
+package node
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+)
+
+var _ = Describe("The decision about a Node that Poolboot did not boot", func() {
+	adopted := func(policy bootstrapv1.AdoptionPolicy) func(*bootstrapv1.PoolbootConfig) {
+		return func(config *bootstrapv1.PoolbootConfig) {
+			config.OwnerReferences, config.Status = nil, bootstrapv1.PoolbootConfigStatus{PoolRole: "infra"}
+			config.Spec.PoolRole, config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeNode, NodeName: name, Adoption: policy}
+			record.RevokeToken(config)
+		}
+	}
+	noMachine := func(f *facts) { f.machine = nil }
+	// owned is the Node as its owner has it.
+	owned := func(node *corev1.Node) {
+		node.Labels = map[string]string{"example.com/rack": "owner", "example.com/tier": "infra"}
+		node.Annotations, node.Spec.Taints = nil, []corev1.Taint{{Key: "example.com/owner", Effect: corev1.TaintEffectNoSchedule}}
+		ready(node)
+	}
+	follow := func() (*decision, facts) {
+		GinkgoHelper()
+		f := situation(adopted(bootstrapv1.AdoptionFollow), noMachine, owned)
+		d := decide(f)
+		Expect(d.node).NotTo(BeNil())
+		return d, f
+	}
+
+	It("records it and gives it the name of its PoolbootConfig, and nothing of a pool, until somebody agrees", func() {
+		f := situation(adopted(bootstrapv1.AdoptionPreview), noMachine, owned)
+		d := decide(f)
+		Expect(d.condition.Status).To(Equal(metav1.ConditionUnknown))
+		Expect(d.condition.Reason).To(Equal(bootstrapv1.AdoptionPreviewReason))
+		Expect(d.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
+		Expect(d.node.Annotations).To(Equal(map[string]string{poolv1.NodeConfigAnnotation: namespace + "/" + name}))
+		Expect(d.node.Labels).To(Equal(f.node.Labels))
+		Expect(d.node.Spec).To(Equal(f.node.Spec))
+		f.node = d.node
+		Expect(decide(f).node).To(BeNil(), "there is nothing more to do")
+	})
+
+	It("puts it in its pool, and keeps what its owner set", func() {
+		d, _ := follow()
+		Expect(d.condition.Reason).To(Equal(bootstrapv1.NodeReadyInPoolReason))
+		Expect(d.node.Labels).To(Equal(map[string]string{
+			"example.com/rack": "owner", "example.com/tier": "infra", poolv1.NodeRoleLabelPrefix + "infra": "", poolv1.NodePoolLabel: "infra"}))
+		Expect(d.node.Annotations).To(HaveKeyWithValue(poolv1.NodeAdoptedLabelsAnnotation, poolv1.NodeRoleLabelPrefix+"infra="))
+		Expect(d.node.Spec.Taints).To(HaveLen(2))
+	})
+
+	It("lets the labels of the Node decide from then on", func() {
+		d, f := follow()
+		f.node, f.config.Status.NodeRef = d.node, d.record.node
+		delete(f.node.Labels, poolv1.NodeRoleLabelPrefix+"infra")
+		f.node.Labels[poolv1.NodeRoleLabelPrefix+"edge"] = ""
+		Expect(decide(f).record.pool).To(Equal("edge"))
+	})
+
+	It("returns it to what its owner had once its host is as it was found, and not before", func() {
+		d, f := follow()
+		f.node, f.config.Status.NodeRef = d.node, d.record.node
+		f.config.Spec.Host.Adoption = bootstrapv1.AdoptionPreview
+		f.config.Status.Update.Desired.Name = "rendered-infra-1"
+		Expect(decide(f).condition.Reason).To(Equal(bootstrapv1.NodeReadyInPoolReason))
+		f.config.Status.Update.Desired.Name = agentv1.AsFoundConfig
+		f.node.Labels["example.com/tier"] = "infra"
+		original := situation(owned).node
+		d = decide(f)
+		Expect(d.node.Labels).To(Equal(original.Labels))
+		Expect(d.node.Spec.Taints).To(Equal(original.Spec.Taints))
+	})
+
+	It("removes no label that its pool does not declare, whatever the host writes on its Node", func() {
+		f := situation(adopted(bootstrapv1.AdoptionPreview), noMachine, owned, func(node *corev1.Node) {
+			node.Annotations = map[string]string{poolv1.NodeAdoptedLabelsAnnotation: "example.com/rack=owner"}
+		})
+		Expect(decide(f).node.Labels).To(HaveKeyWithValue("example.com/rack", "owner"))
+	})
+
+	DescribeTable("refuses", func(reason string, changes ...any) {
+		for _, policy := range []bootstrapv1.AdoptionPolicy{bootstrapv1.AdoptionPreview, bootstrapv1.AdoptionFollow} {
+			d := decide(situation(append([]any{adopted(policy), noMachine, owned}, changes...)...))
+			Expect(d.condition.Reason).To(Equal(reason))
+			Expect(d.node).To(BeNil())
+			Expect(d.record).To(BeNil())
+		}
+	},
+		Entry("the Node of another PoolbootConfig", bootstrapv1.NodeNameTakenReason, func(node *corev1.Node) {
+			node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: "site/other"}
+		}),
+		Entry("a Node of the control plane", bootstrapv1.ControlPlaneNodeReason, func(node *corev1.Node) { node.Labels = role("control-plane") }),
+	)
+
+	It("refuses to add labels to a Node that is in another pool with its own", func() {
+		d := decide(situation(adopted(bootstrapv1.AdoptionFollow), noMachine, owned, func(node *corev1.Node) { node.Labels = role("edge") }))
+		Expect(d.condition.Reason).To(Equal(bootstrapv1.PoolConflictReason))
+		Expect(d.node).To(BeNil())
+	})
+
+	It("waits for a Node that does not exist", func() {
+		Expect(*decide(situation(adopted(bootstrapv1.AdoptionPreview), noMachine, func(f *facts) { f.node = nil }))).To(BeZero())
+	})
+})
