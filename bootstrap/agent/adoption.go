@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
@@ -69,7 +70,9 @@ func (a *Agent) isPreviewDue() bool {
 // preview describes what the first update of a host changes that Poolboot did not boot, as
 // agentv1.PreviewAnnotation has it.
 func (a *Agent) preview(u *hostUpdate) string {
-	own := func(d update.Drift) bool { return ignition.IsOwnFile(d.Name) || d.Name == hosttree.PresetPath }
+	own := func(d update.Drift) bool {
+		return ignition.IsOwnFile(d.Name) || d.Name == hosttree.PresetPath || slices.Contains(ignition.OwnUnits, hosttree.UnitOf(d.Name))
+	}
 	effect, text := string(u.plan.Effect()), listDrift(without(u.drift, own))
 	if !u.plan.IsPossible() {
 		effect, text = string(agentv1.Unreconcilable), u.obstacles()

@@ -32,7 +32,7 @@ var _ = Describe("A host that Poolboot did not boot", func() {
 	// pool is the configuration of its pool.
 	pool := func() update.Config {
 		config := withFiles("/etc/f", "pool", "/etc/same", "same", "/etc/none/new", "new")
-		config.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Unit]", true), unit("same.service", "[Unit]", true)}
+		config.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Unit]", true), unit("same.service", "[Unit]", true), unit("poolboot-register.service", "[Unit]", true)}
 		config.Ignition.Passwd.Users = []types.PasswdUser{{Name: "core", SSHAuthorizedKeys: []types.SSHAuthorizedKey{"key"}}}
 		config.KernelArguments = []string{"quiet", "hugepages=4"}
 		return config

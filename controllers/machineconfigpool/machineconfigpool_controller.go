@@ -279,7 +279,7 @@ func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*
 		if role := c.Status.PoolRole; role != "" && role != p.Spec.PoolRole && s.cache.joined.Has(c.Name) {
 			s.moved++
 		}
-		return c.Status.PoolRole != p.Spec.PoolRole
+		return c.Status.PoolRole != p.Spec.PoolRole || record.IsAsFound(&c)
 	})
 	return s, nil
 }

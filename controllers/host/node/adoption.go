@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -27,7 +28,9 @@ func asFound(node *corev1.Node, f facts) *decision {
 	d := notInPool(bootstrapv1.AdoptionPreviewReason, "Node %s is adopted for pool %q and as it was found: see the condition %s for what the pool changes, and set spec.host.adoption to %s to put the Node in the pool",
 		node.Name, f.config.Spec.PoolRole, bootstrapv1.UpdatedCondition, bootstrapv1.AdoptionFollow)
 	d.condition.Status = metav1.ConditionUnknown
-	d.record = &nodeRecord{pool: f.config.Spec.PoolRole, node: bootstrapv1.NodeReference{Name: node.Name, UID: string(node.UID)}}
+	d.record = &nodeRecord{
+		pool: f.config.Spec.PoolRole, node: bootstrapv1.NodeReference{Name: node.Name, UID: string(node.UID)}, configuration: agentv1.AsFoundConfig,
+	}
 	if needsPatch(f.node, node) {
 		d.node = node
 	}

@@ -15,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -203,7 +204,9 @@ func inPool(current *corev1.Node, role string, f facts) *decision {
 
 	d := &decision{node: node, record: &nodeRecord{pool: role, node: bootstrapv1.NodeReference{Name: node.Name, UID: string(node.UID)}}}
 	if f.config.Status.Boot.ServedConfiguration.Name == "" {
-		d.record.configuration = bootedWith(node)
+		if d.record.configuration = bootedWith(node); record.IsAdopted(f.config) {
+			d.record.configuration = cmp.Or(d.record.configuration, agentv1.AsFoundConfig)
+		}
 	}
 	if !record.HasNode(f.config) {
 		d.record.derived = derivedLabels(node, f)

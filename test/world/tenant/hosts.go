@@ -83,3 +83,11 @@ func (t *Tenant) Enrollment(name string, uses int32) (*corev1.Secret, *poolv1.En
 			},
 		}
 }
+
+// BootOtherHost creates a server that boots with user data that is not of Poolboot, from the image with kubeadm.
+func (t *Tenant) BootOtherHost(ctx context.Context, name string, userData []byte) {
+	host := newHost(name)
+	host.Spec.UserData = &corev1.SecretReference{Name: name + "-user-data", Namespace: t.Namespace}
+	host.Spec.Image = &bmov1alpha1.Image{URL: site.KubeadmImageURL, Checksum: site.KubeadmImageURL + ".sha256sum"}
+	t.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name + "-user-data"}, Data: map[string][]byte{"value": userData}}, host)
+}
