@@ -135,6 +135,7 @@ var _ = Describe("A host that Poolboot did not boot", func() {
 	It("returns to what its owner made of it by leaving the pool", func() {
 		var before map[string]string
 		w, first := foundHost(func(w *world) { owned(w); before = w.snapshot() })
+		w.can = update.CapabilitiesWithout("Extensions", "OSImage")
 		w.offer(w.assign("rendered-a", pool()))
 		Expect(w.run()).To(Succeed())
 		w.offered, w.node.Annotations[agentv1.DesiredAnnotation] = first, first

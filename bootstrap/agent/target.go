@@ -36,7 +36,7 @@ type target struct {
 // newTarget returns the target of an assignment with its own disks. Its rendered config was verified.
 func newTarget(revision string, a assignment.Assignment, rendered []byte) (*target, error) {
 	if a.Config.IsAsFound() {
-		return &target{Assignment: a, revision: revision, config: update.Config{Ignition: ignition.New()}}, nil
+		return &target{Assignment: a, revision: revision, config: update.Config{Ignition: ignition.New(), OS: update.OperatingSystem{KernelType: update.DefaultKernel}}}, nil
 	}
 	_, config, err := update.ParseServed(rendered)
 	if err != nil {
