@@ -32,7 +32,7 @@ var _ = Describe("A host that Poolboot did not boot", func() {
 	// pool is the configuration of its pool.
 	pool := func() update.Config {
 		config := withFiles("/etc/f", "pool", "/etc/same", "same", "/etc/none/new", "new")
-		config.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Unit]", true), unit("same.service", "[Unit]", true), unit("poolboot-register.service", "[Unit]", true)}
+		config.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Unit]", true), unit("same.service", "[Unit]", true)}
 		config.Ignition.Passwd.Users = []types.PasswdUser{{Name: "core", SSHAuthorizedKeys: []types.SSHAuthorizedKey{"key"}}}
 		config.KernelArguments = []string{"quiet", "hugepages=4"}
 		return config
@@ -71,7 +71,9 @@ var _ = Describe("A host that Poolboot did not boot", func() {
 	It("says what its first update would change, and changes nothing, also after another start and while its owner changes it", func() {
 		w, first := foundHost(owned)
 		before := w.snapshot()
-		revision := next(w, w.assign("rendered-a", pool()))
+		config := pool()
+		config.Ignition.Systemd.Units = append(config.Ignition.Systemd.Units, unit("poolboot-register.service", "[Unit]", true))
+		revision := next(w, w.assign("rendered-a", config))
 		preview := func() string { return w.node.Annotations[agentv1.PreviewAnnotation] }
 		for range 2 {
 			Expect(w.run()).To(Succeed())
