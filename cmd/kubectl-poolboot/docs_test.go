@@ -116,7 +116,7 @@ var _ = Describe("The documentation", func() {
 		sentence := regexp.MustCompile("(?s)`-o yaml`, but not of (.*?);").FindSubmatch(page)
 		Expect(sentence).NotTo(BeNil())
 		var named, without []string
-		for _, command := range regexp.MustCompile("(\\w+)`").FindAllSubmatch(sentence[1], -1) {
+		for _, command := range regexp.MustCompile("([\\w-]+)`").FindAllSubmatch(sentence[1], -1) {
 			named = append(named, string(command[1]))
 		}
 		eachCommand(func(cmd *cobra.Command) {
@@ -219,7 +219,7 @@ var _ = Describe("The plugin", func() {
 	})
 
 	It("refuses an unknown command", func() {
-		clitest.ExpectError(runPoolboot("witch"), 1, `unknown command "witch" for "kubectl poolboot"`+"\nDid you mean which?\nUse one of boots, ", ", render, report, rollout, ")
+		clitest.ExpectError(runPoolboot("witch"), 1, `unknown command "witch" for "kubectl poolboot"`+"\nDid you mean which?\nUse one of adopt, boots, ", ", render, report, rollout, ")
 		clitest.ExpectError(runPoolboot("rollout", "foo"), 1, `unknown command "foo" for "kubectl poolboot rollout"`, "\nUse one of history, pause, plan, resume, retry, status\n")
 		clitest.ExpectError(runPoolboot("explain", "foo", "infra"), 1, "\nUse one of host, machine, node\n")
 		clitest.ExpectError(runPoolboot("version", "foo"), 1, `unknown command "foo" for "kubectl poolboot version"`+"\n")

@@ -79,6 +79,6 @@ var _ = Describe("The help", func() {
 				commands++
 			}
 		})
-		Expect(commands).To(Equal(15))
+		Expect(commands).To(Equal(16))
 	})
 })

@@ -39,6 +39,7 @@ var (
 	Configs       = namesIn[bootstrapv1.PoolbootConfigList]((*bootstrapv1.PoolbootConfig).GetName)
 	Machines      = namesIn[bootstrapv1.PoolbootConfigList](record.MachineName)
 	Nodes         = namesIn[bootstrapv1.PoolbootConfigList](func(c *bootstrapv1.PoolbootConfig) string { return c.Status.NodeRef.Name })
+	MachineNodes  = namesIn[clusterv1.MachineList](func(m *clusterv1.Machine) string { return m.Status.NodeRef.Name })
 	Hosts         = namesIn[bmov1alpha1.BareMetalHostList]((*bmov1alpha1.BareMetalHost).GetName)
 	Enrollments   = namesIn[poolv1.EnrollmentList]((*poolv1.Enrollment).GetName)
 	Clusters      = namesIn[clusterv1.ClusterList]((*clusterv1.Cluster).GetName)

@@ -1,0 +1,92 @@
+package adopt
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+// adopting returns the PoolbootConfig that adopts the Node edge-7.
+func adopting(change func(*bootstrapv1.PoolbootConfig)) *bootstrapv1.PoolbootConfig {
+	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", Namespace: "metal", Labels: map[string]string{clusterv1.ClusterNameLabel: "site"}}}
+	config.Spec.PoolRole = "infra"
+	config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeNode, NodeName: "edge-7", Adoption: bootstrapv1.AdoptionPreview}
+	change(config)
+	return config
+}
+
+func unchanged(*bootstrapv1.PoolbootConfig) {}
+
+var _ = Describe("adopt", func() {
+	command := func(more ...string) []string {
+		return append([]string{"adopt", "edge-7", "--cluster", "site", "--pool", "infra", "-n", "metal"}, more...)
+	}
+	parse := func(printed string) (configs []bootstrapv1.PoolbootConfig) {
+		GinkgoHelper()
+		for document := range strings.SplitSeq(printed, "\n---\n") {
+			var config bootstrapv1.PoolbootConfig
+			Expect(yaml.UnmarshalStrict([]byte(document), &config)).To(Succeed())
+			config.TypeMeta = metav1.TypeMeta{}
+			configs = append(configs, config)
+		}
+		return configs
+	}
+
+	It("prints a PoolbootConfig for each Node, with which the host stays as it was found", func() {
+		printed := parse(clitest.ExpectSuccess(clitest.Run("", New, command("node/edge-8.example.com")...)))
+		second := adopting(func(config *bootstrapv1.PoolbootConfig) {
+			config.Name, config.Spec.Host.NodeName = "edge-8.example.com", "edge-8.example.com"
+		})
+		Expect(printed).To(Equal([]bootstrapv1.PoolbootConfig{*adopting(unchanged), *second}))
+	})
+
+	It("has the host follow its pool at once only if asked", func() {
+		printed := parse(clitest.ExpectSuccess(clitest.Run("", New, command("--follow")...)))
+		Expect(printed[0].Spec.Host.Adoption).To(Equal(bootstrapv1.AdoptionFollow))
+	})
+
+	DescribeTable("refuses what the API server would refuse, and names the argument", func(why string, args ...string) {
+		clitest.ExpectError(clitest.Run("", New, append([]string{"adopt"}, args...)...), 1, why)
+	},
+		Entry("no Node", "name one or more Nodes", "--cluster", "site", "--pool", "infra"),
+		Entry("an invalid Node", `Node "Edge_7": `, "Edge_7", "--cluster", "site", "--pool", "infra"),
+		Entry("an invalid role", "--pool (spec.poolRole): ", "edge-7", "--cluster", "site", "--pool", "In/fra"),
+		Entry("an invalid Cluster", "--cluster (metadata.labels): ", "edge-7", "--cluster", "a b", "--pool", "infra"),
+	)
+
+	DescribeTable("warns of what would hold an adoption back when it can read the cluster", func(warning string, change func(*bootstrapv1.PoolbootConfig), more ...string) {
+		pool := clitest.Pool("site", "infra")
+		if strings.Contains(warning, "MachineConfigPool") {
+			pool = clitest.Pool("site", "gpu")
+		}
+		r := clitest.RunOn(clitest.NewFakeConnection([]string{strings.Replace(pool, "metadata:\n", "metadata:\n  namespace: metal\n", 1)}, adopting(change)), New, command(more...)...)
+		Expect(r.Code).To(BeZero())
+		Expect(parse(r.Out)).To(HaveLen(1))
+		if warning == "" {
+			Expect(r.ErrOut).To(BeEmpty())
+		} else {
+			Expect(r.ErrOut).To(And(HavePrefix("warning: "), ContainSubstring(warning)))
+		}
+	},
+		Entry("not when the Node is adopted already", "", unchanged),
+		Entry("no such pool", "no MachineConfigPool", unchanged),
+		Entry("the PoolbootConfig has another host", "PoolbootConfig edge-7 exists and adopts the Node edge-8", func(config *bootstrapv1.PoolbootConfig) { config.Spec.Host.NodeName = "edge-8" }),
+		Entry("the PoolbootConfig is that of a Machine", "PoolbootConfig edge-7 exists and is that of a host that Poolboot boots", func(config *bootstrapv1.PoolbootConfig) {
+			config.Spec.Host = bootstrapv1.HostWithoutMachine{}
+		}),
+		Entry("the PoolbootConfig belongs to another Cluster", "PoolbootConfig edge-7 exists and belongs to the Cluster other", func(config *bootstrapv1.PoolbootConfig) {
+			config.Labels[clusterv1.ClusterNameLabel] = "other"
+		}),
+		Entry("the host follows its pool", "the host of Node edge-7 follows its pool, and returns to what it was: set --follow to keep it in the pool", func(config *bootstrapv1.PoolbootConfig) {
+			config.Spec.Host.Adoption = bootstrapv1.AdoptionFollow
+		}),
+		Entry("not when the host follows its pool and --follow is set", "", func(config *bootstrapv1.PoolbootConfig) { config.Spec.Host.Adoption = bootstrapv1.AdoptionFollow }, "--follow"),
+	)
+})
