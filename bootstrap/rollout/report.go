@@ -176,6 +176,13 @@ func (r Report) Progress(revision string) Progress {
 // Clean returns text from a host or a workload cluster for messages, in one line with at most size bytes.
 func Clean(text string, size int) string { return excerpt.Line(text, size) }
 
+// What the condition Updated of an adopted host that is as it was found says about its Preview, before the details.
+const (
+	PreviewNothing    = "Its pool changes nothing on it"
+	PreviewImpossible = "It can't follow its pool"
+	PreviewChanges    = "Its pool changes, with the effect"
+)
+
 // FailingUnit is a unit of systemd that the host needs and that does not do its work.
 type FailingUnit struct {
 	// Name is the name of the unit. It has no characters that mean something to a shell.

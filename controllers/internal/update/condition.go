@@ -153,11 +153,11 @@ func (h *host) preview() string {
 	case h.Report.Previewed != next:
 		return "Its agent can't compare it with its pool, which it retries: " + h.withOrigins(h.WhyNotStaged(next))
 	case h.Report.PreviewEffect == string(agentv1.Unreconcilable):
-		return "It can't follow its pool: " + h.withOrigins(h.Report.Preview)
+		return rollout.PreviewImpossible + ": " + h.withOrigins(h.Report.Preview)
 	case h.Report.Preview == "":
-		return "Its pool changes nothing on it. To follow it, " + agree
+		return rollout.PreviewNothing + ". To follow it, " + agree
 	}
-	return fmt.Sprintf("Its pool changes, with the effect %s: %s. To agree, %s", h.Report.PreviewEffect, h.withOrigins(h.Report.Preview), agree)
+	return fmt.Sprintf("%s %s: %s. To agree, %s", rollout.PreviewChanges, h.Report.PreviewEffect, h.withOrigins(h.Report.Preview), agree)
 }
 
 // isCompleting reports whether the host has what it was told, and its agent has not reported yet that it is done.

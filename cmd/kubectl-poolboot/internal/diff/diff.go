@@ -30,14 +30,19 @@ type options struct {
 	connection input.Connection
 	files      input.Files
 	cluster    string
+	// node is the Node of an adopted host that is compared instead of files.
+	node string
 }
+
+// errDifferent is the error of a command that has printed a difference.
+var errDifferent = exec.CodeExitError{Code: exitDifferent, Err: errors.New("")}
 
 // New returns the command diff.
 func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
 	o := &options{streams: streams, connection: to, files: input.Files{Streams: streams, Validate: true}}
 	cmd := &cobra.Command{
-		Use:   "diff -f FILE...",
-		Short: "Show what files would change in the pools of a cluster",
+		Use:   "diff -f FILE... | --node NODE",
+		Short: "Show what files would change in the pools of a cluster, or a pool on an adopted host",
 		Long: `Show what MachineConfigPools and MachineConfigs in files would change in the pools of a cluster, before you apply them.
 
 For each pool whose rendered config would change: the Machines and Nodes in the pool, what happens to each running host
@@ -51,6 +56,9 @@ from the workload cluster, with the Cluster's kubeconfig Secret. The output repo
 
 Objects in files are merged with those in the cluster as kubectl apply merges them. Nothing is written.
 
+With --node, show what the pool of a host that was adopted and is as it was found would change on it, as its agent
+reports it: paths, units, accounts and kernel arguments with how they differ, and the strongest effect on the host.
+
 Exit codes: 0 without a difference, 1 with one, 2 for an error.`,
 		Example: `  # What would this MachineConfig change?
   kubectl poolboot diff -f machineconfigs/51-infra.yaml
@@ -58,13 +66,28 @@ Exit codes: 0 without a difference, 1 with one, 2 for an error.`,
   # For one cluster only
   kubectl poolboot diff -f machineconfigs -n edge --cluster infra-1
 
+  # What would the pool of an adopted host change on it?
+  kubectl poolboot diff --node edge-7 -n metal
+
   # Apply only files that change no pool
   kubectl poolboot diff -f machineconfigs && kubectl apply -f machineconfigs`,
 		DisableFlagsInUseLine: true,
-		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case o.node == "":
+				return o.run(cmd.Context(), args)
+			case len(args) > 0:
+				return fmt.Errorf("%q: --node compares no files: leave out one of both", args[0])
+			}
+			return o.runNode(cmd.Context())
+		},
 	}
 	cli.SetFailureCode(cmd, exitFailure)
-	o.files.AddRequiredFlag(cmd, "filename", "f", "Poolboot's MachineConfigPools and MachineConfigs")
+	o.files.AddFlag(cmd, "filename", "f", "Poolboot's MachineConfigPools and MachineConfigs")
+	cmd.Flags().StringVar(&o.node, "node", "", "name of the Node of an adopted host that is as it was found")
+	cmd.MarkFlagsOneRequired("filename", "node")
+	cmd.MarkFlagsMutuallyExclusive("filename", "node")
+	cli.AddCompletion(cmd, "node", input.CompleteFromCluster(to, input.AdoptedNodes))
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "Cluster of the pools, as NAME or NAMESPACE/NAME")
 	input.AddConnectionFlags(cmd, to)
 	cli.AddCompletion(cmd, "cluster", input.CompleteFromCluster(to, input.PoolClusters))
@@ -99,7 +122,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 		}
 	}
 	if len(differences) > 0 {
-		return exec.CodeExitError{Code: exitDifferent, Err: errors.New("")} // nothing more to print
+		return errDifferent
 	}
 	return nil
 }

@@ -351,7 +351,7 @@ $`))
 			clitest.ExpectError(runDiff(to(), args...), 2, why)
 		},
 		Entry("an unknown flag", "unknown flag", func() input.Connection { return clitest.NewFakeConnection(live) }, "--unknown"),
-		Entry("no file", "set --filename\n", func() input.Connection { return clitest.NewFakeConnection(live) }),
+		Entry("no file", "set --filename or --node\n", func() input.Connection { return clitest.NewFakeConnection(live) }),
 		Entry("a file that does not exist", "nowhere.yaml: no such file", func() input.Connection { return clitest.NewFakeConnection(live) }, "-f", "nowhere.yaml"),
 		Entry("no kubeconfig", "no configuration", func() input.Connection { return &clitest.FakeConnection{Failure: errors.New("no configuration")} }, "-f", "/dev/null"),
 		Entry("a kubeconfig that does not exist", "nowhere.kubeconfig", input.NewConnection, "-f", "/dev/null", "--kubeconfig", "nowhere.kubeconfig"),

@@ -39,12 +39,21 @@ var (
 	Configs       = namesIn[bootstrapv1.PoolbootConfigList]((*bootstrapv1.PoolbootConfig).GetName)
 	Machines      = namesIn[bootstrapv1.PoolbootConfigList](record.MachineName)
 	Nodes         = namesIn[bootstrapv1.PoolbootConfigList](func(c *bootstrapv1.PoolbootConfig) string { return c.Status.NodeRef.Name })
+	AdoptedNodes  = namesIn[bootstrapv1.PoolbootConfigList](adoptedNode)
 	MachineNodes  = namesIn[clusterv1.MachineList](func(m *clusterv1.Machine) string { return m.Status.NodeRef.Name })
 	Hosts         = namesIn[bmov1alpha1.BareMetalHostList]((*bmov1alpha1.BareMetalHost).GetName)
 	Enrollments   = namesIn[poolv1.EnrollmentList]((*poolv1.Enrollment).GetName)
 	Clusters      = namesIn[clusterv1.ClusterList]((*clusterv1.Cluster).GetName)
 	allNamespaces = namesIn[corev1.NamespaceList]((*corev1.Namespace).GetName)
 )
+
+// adoptedNode returns the Node that a PoolbootConfig adopts, or "".
+func adoptedNode(config *bootstrapv1.PoolbootConfig) string {
+	if record.IsAdopted(config) {
+		return config.Spec.Host.NodeName
+	}
+	return ""
+}
 
 // Namespaces lists the namespaces of the cluster, whatever --namespace is.
 func Namespaces(ctx context.Context, from client.Reader, _ string) ([]string, error) {
