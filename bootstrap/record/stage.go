@@ -29,6 +29,8 @@ const (
 	// StageJoining means that the host has its configuration, and its Node has not been Ready in its pool.
 	StageJoining Stage = "Joining"
 
+	// StageAsFound means that the host was adopted and is as it was found, in no pool.
+	StageAsFound Stage = "AsFound"
 	// StageReady means that the boot is complete and the Node is Ready in its pool.
 	StageReady Stage = "Ready"
 	// StageNotReady means that the boot is complete, and the Node is not Ready or missing.
@@ -72,6 +74,10 @@ func StageOf(config *bootstrapv1.PoolbootConfig) (Stage, time.Time) {
 	switch {
 	case config.DeletionTimestamp != nil:
 		return StageDeleting, config.DeletionTimestamp.Time
+	case IsAsFound(config) && inPool != nil:
+		return StageAsFound, inPool.LastTransitionTime.Time
+	case IsAsFound(config):
+		return StageAsFound, config.CreationTimestamp.Time
 	case inPool != nil && inPool.Status == metav1.ConditionTrue:
 		return StageReady, inPool.LastTransitionTime.Time
 	case IsReleased(config) && IsNodeOutsidePool(config):

@@ -98,6 +98,10 @@ var _ = Describe("The timeline of a boot", func() {
 		Entry("with a Node that has the labels of two pools, and can be Ready", boot(6), record.Stage("OutsidePool"), 50, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Conditions[1] = condition(bootstrapv1.NodeInPoolCondition, "PoolConflict", metav1.ConditionFalse, 50)
 		}),
+		Entry("of a host that was adopted, and is as it was found", boot(0), record.StageAsFound, 50, func(c *bootstrapv1.PoolbootConfig) {
+			c.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeNode, NodeName: "a", Adoption: bootstrapv1.AdoptionPreview}
+			c.Status.Conditions = append(c.Status.Conditions, condition(bootstrapv1.NodeInPoolCondition, "AdoptionPreview", metav1.ConditionUnknown, 50))
+		}),
 		Entry("with a revoked token, before the Ready Node is on record", boot(5), record.StageJoining, 15, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.CredentialID = "abcdef"
 			record.RevokeToken(c)

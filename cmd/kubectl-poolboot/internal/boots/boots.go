@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
@@ -82,7 +83,8 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 Stages: Pending until the data Secret exists, WaitingForHost until a host is chosen, Provisioning until the host
 requests its configuration, Preparing until its Node and its join credential exist, Serving until the host has its
 configuration, Joining until the Node is Ready in its pool; then Ready, or NotReady while the Node is not Ready or not
-in its pool. For a host that is being updated or differs from its configuration, the message also describes the update.
+in its pool. AsFound is a host that was adopted, and is in no pool until somebody agrees. For a host that is being
+updated or differs from its configuration, the message also describes the update.
 
 With a NAME, show only the boot of this Machine, PoolbootConfig, host or Node.
 
@@ -212,11 +214,16 @@ func newBoot(config *bootstrapv1.PoolbootConfig) Boot {
 		Created: config.CreationTimestamp.Time, Message: outlook.Message(config), Timeline: record.Moments(config),
 		needsPerson: outlook.FindNeedsPerson(config) != nil,
 	}
+	if record.IsAsFound(config) {
+		b.Configuration = agentv1.AsFoundConfig
+	}
 	b.Stage, b.Since = record.StageOf(config)
 	if updated := conditions.Get(config, bootstrapv1.UpdatedCondition); updated != nil {
 		b.Update, b.Desired = updated.Reason, config.Status.Update.Desired.Name
 		update := "update " + updated.Reason + ": " + updated.Message
 		switch {
+		case b.Stage == record.StageAsFound && !b.needsPerson:
+			b.Message = update
 		case updated.Status != metav1.ConditionFalse:
 		case b.Stage == record.StageReady:
 			b.Message = update

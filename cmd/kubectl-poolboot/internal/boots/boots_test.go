@@ -58,6 +58,24 @@ func newBootConfig(namespace, machine string, change func(*bootstrapv1.PoolbootC
 	return c
 }
 
+var _ = Describe("boots of hosts that were adopted", func() {
+	DescribeTable("have the stage AsFound until they follow a pool, with what they wait for", func(reason, message string) {
+		config := clitest.AdoptedConfig("edge-7", reason, message)
+		r := clitest.RunOn(clitest.NewFakeConnection(nil, config), New, "boots", "-o", "wide")
+		Expect(clitest.Rows(clitest.ExpectSuccess(r))[1]).To(MatchRegexp("^<none> edge-7 infra AsFound 60m 120m infra-1 edge-7 as-found \\S+ " + reason + " <none> update " + reason + ": " + message + "$"))
+	},
+		Entry("without an agent", bootstrapv1.NoAgentReason, "kubectl poolboot install-agent edge-7 -n edge prints the script"),
+		Entry("with a preview", bootstrapv1.AdoptionPreviewReason, "Its pool changes nothing on it"),
+	)
+
+	It("say first what a person must correct", func() {
+		config := clitest.AdoptedConfig("edge-7", bootstrapv1.NoAgentReason, "the host runs no agent")
+		config.Status.Conditions[1] = metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.ControlPlaneNodeReason, Message: "Node edge-7 has the labels of a control plane"}
+		config.Status.Conditions = append(config.Status.Conditions, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.ControlPlaneNodeReason, Message: "NodeInPool: Node edge-7 has the labels of a control plane"})
+		Expect(clitest.ExpectSuccess(clitest.RunOn(clitest.NewFakeConnection(nil, config), New, "boots", "-o", "wide"))).To(ContainSubstring("NodeInPool: Node edge-7 has the labels of a control plane"))
+	})
+})
+
 var _ = Describe("boots", func() {
 	ago := func(d time.Duration) *metav1.MicroTime { return &metav1.MicroTime{Time: time.Now().Add(-d)} }
 	var live client.WithWatch

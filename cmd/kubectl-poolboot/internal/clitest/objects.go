@@ -7,7 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // Objects of OpenShift. OpenShiftInfra and OpenShiftInfra51 are the custom pool and the MachineConfig in the
@@ -113,6 +115,29 @@ func PoolbootConfig(role, machine, node string) *bootstrapv1.PoolbootConfig {
 	}}
 	config.Status.PoolRole = role
 	config.Status.NodeRef = bootstrapv1.NodeReference{Name: node}
+	return config
+}
+
+// AdoptedConfig returns the PoolbootConfig of a host that was adopted for the pool infra of the Cluster infra-1, and is as
+// it was found, with what its condition Updated says.
+func AdoptedConfig(node, reason, message string) *bootstrapv1.PoolbootConfig {
+	config := PoolbootConfig("infra", "", node)
+	config.Name, config.OwnerReferences, config.CreationTimestamp = node, nil, metav1.NewTime(time.Now().Add(-2*time.Hour).Truncate(time.Second))
+	record.RevokeToken(config)
+	config.Spec.PoolRole = "infra"
+	config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeNode, NodeName: node, Adoption: bootstrapv1.AdoptionPreview}
+	config.Status.NodeRef.UID = "uid-" + node
+	since := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+	config.Status.Conditions = []metav1.Condition{
+		{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message, LastTransitionTime: since},
+		{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionUnknown, Reason: bootstrapv1.AdoptionPreviewReason, Message: "see the condition Updated", LastTransitionTime: since},
+	}
+	if reason == bootstrapv1.NoAgentReason {
+		config.Status.Conditions[0].Status = metav1.ConditionUnknown
+	} else {
+		config.Status.Update.Desired.Name, config.Status.Boot.ServedConfiguration.Name = agentv1.AsFoundConfig, agentv1.AsFoundConfig
+		config.Status.Update.DesiredRevision = strings.Repeat("f", 64)
+	}
 	return config
 }
 

@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -21,11 +20,7 @@ var _ = Describe("diff --node", func() {
 	// PoolbootConfig has a condition Updated with a message.
 	run := func(preview, message string, args ...string) clitest.Result {
 		GinkgoHelper()
-		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", Namespace: "edge", Labels: map[string]string{clusterv1.ClusterNameLabel: "infra-1"}}}
-		config.Spec.PoolRole = "infra"
-		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeNode, NodeName: "edge-7", Adoption: bootstrapv1.AdoptionPreview}
-		config.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.AdoptionPreviewReason, Message: message}}
-		to := clitest.NewFakeConnection(nil, config, clitest.PoolbootConfig("infra", "infra-x7k2m", "host-1"))
+		to := clitest.NewFakeConnection(nil, clitest.AdoptedConfig("edge-7", bootstrapv1.AdoptionPreviewReason, message), clitest.PoolbootConfig("infra", "infra-x7k2m", "host-1"))
 		if preview != "-" {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", Annotations: map[string]string{
 				agentv1.ReportVersionAnnotation: "1", agentv1.NextAnnotation: next, agentv1.PreviewAnnotation: preview}}}
@@ -40,6 +35,12 @@ var _ = Describe("diff --node", func() {
 		Expect(r.Out).To(Equal("Node edge-7 (PoolbootConfig edge/edge-7), as it was found -> pool infra\n  effect: Reboot\n  ~ /etc/a: Content\n  ~ /etc/b: Missing\n"))
 		Expect(r.ErrOut).To(BeEmpty())
 		Expect(r.Code).To(Equal(1))
+	})
+
+	It("leaves an adopted host that is as it was found out of what files change", func() {
+		to := clitest.NewFakeConnection([]string{clitest.Pool("infra-1", "worker"), clitest.Pool("infra-1", "infra")}, clitest.AdoptedConfig("edge-7", bootstrapv1.AdoptionPreviewReason, ""))
+		r := clitest.RunOn(to, New, "diff", "-f", clitest.WriteFile("motd.yaml", clitest.Config("motd", "infra", clitest.Motd("a"))))
+		Expect(r.Out).To(ContainSubstring("  machines: 0\n"))
 	})
 
 	It("prints nothing if the pool changes nothing", func() {

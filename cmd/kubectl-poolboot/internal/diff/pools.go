@@ -128,7 +128,7 @@ func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, 
 			}
 			for i, d := range found {
 				found[i].machines = filterConfigs(ofCluster, func(c *bootstrapv1.PoolbootConfig) bool {
-					return c.Status.PoolRole == d.pool.Spec.PoolRole
+					return c.Status.PoolRole == d.pool.Spec.PoolRole && !record.IsAsFound(c)
 				})
 				found[i].predict(after.filterCluster(name))
 			}

@@ -16,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
@@ -97,6 +98,10 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 		return b
 	}
 	b.compareConfiguration(s)
+	if b.Stage == record.StageAsFound { // its Node has nothing of the pool
+		b.compare(s, &registration.Registration{})
+		return b
+	}
 	report := rollout.ReportOf(s.node)
 	for _, unit := range slices.Concat(report.FailingUnits, report.MissingUnits) {
 		b.addTask(unit.String())
@@ -167,8 +172,24 @@ func (b *bootReport) compareConfiguration(s *subject) {
 			b.Update = rollout.Resolve(b.Update, of)
 		}
 	}
-	if s.config.Status.Update.DesiredRevision == "" && b.Stage.IsAfterBoot() && b.PoolConfiguration != "" && !pool.HasSameContent(b.Configuration, b.PoolConfiguration) {
+	if b.Stage == record.StageAsFound {
+		b.Configuration = agentv1.AsFoundConfig
+		b.addAdoptionTask(s, updated)
+	}
+	if s.config.Status.Update.DesiredRevision == "" && !record.IsAdopted(s.config) && b.Stage.IsAfterBoot() && b.PoolConfiguration != "" && !pool.HasSameContent(b.Configuration, b.PoolConfiguration) {
 		b.addTask(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", outlook.OwnerOf(s.config), b.Pool, outlook.HowToRenew(s.config)))
+	}
+}
+
+// addAdoptionTask adds what a person has to do so that a host can follow its pool that is as it was found.
+func (b *bootReport) addAdoptionTask(s *subject, updated *metav1.Condition) {
+	switch {
+	case updated == nil:
+	case updated.Reason == bootstrapv1.NoAgentReason, strings.Contains(updated.Message, rollout.PreviewImpossible):
+		b.addTask(updated.Message)
+	case updated.Reason == bootstrapv1.AdoptionPreviewReason && (strings.Contains(updated.Message, rollout.PreviewChanges) || strings.Contains(updated.Message, rollout.PreviewNothing)):
+		b.addTask(fmt.Sprintf("kubectl poolboot diff --node %s -n %s shows what pool %s changes on the host. To agree: kubectl patch poolbootconfig %s -n %s --type=merge -p '{\"spec\": {\"host\": {\"adoption\": \"%s\"}}}'",
+			b.Node, s.config.Namespace, b.Pool, s.config.Name, s.config.Namespace, bootstrapv1.AdoptionFollow))
 	}
 }
 

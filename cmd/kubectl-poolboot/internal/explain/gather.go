@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -160,7 +161,7 @@ func (g *gatherer) planUpdate(ctx context.Context, s *subject) {
 	runs := s.config.Status.Boot.ServedConfiguration.Name
 	of, err := pool.OfRole(s.pools, s.config.Status.PoolRole)
 	drift := rollout.ReportOf(s.node).Drift
-	if err != nil || !of.Status.Configuration.IsDefined() || s.config.Status.Update.DesiredRevision == "" || runs == "" {
+	if err != nil || !of.Status.Configuration.IsDefined() || s.config.Status.Update.DesiredRevision == "" || runs == "" || runs == agentv1.AsFoundConfig {
 		return
 	}
 	if !pool.HasSameContent(runs, of.Status.Configuration.Name) {

@@ -247,6 +247,9 @@ func (f *fleet) hosts(statuses []rollout.PoolStatus, now time.Time) map[[2]strin
 		if b.Stage == record.StageDeleting || b.Stage == record.StageReady {
 			h.Kind = waiting
 		}
+		if b.Stage == record.StageAsFound { // it is in no pool
+			h.Pool, h.Kind = "", waiting
+		}
 		if outlook.FindNeedsPerson(c) != nil {
 			h.Kind = failed
 		}

@@ -166,6 +166,12 @@ var _ = Describe("report", func() {
 		Expect(rowsOf(report(empty), "pools")).To(Equal([]string{"There are no pools."}))
 	})
 
+	It("shows an adopted host that is as it was found in no pool, with what it waits for", func() {
+		found := clitest.AdoptedConfig("edge-7", bootstrapv1.AdoptionPreviewReason, "Its pool changes nothing on it")
+		page := report(&clitest.FakeConnection{WithWatch: clitest.NewFakeClientBuilder(newPool("infra"), found).Build(), Own: clitest.NewFakeClientBuilder().Build()})
+		Expect(rowsOf(page, "hosts")).To(ContainElements("The pool has no hosts.", SatisfyAll(HavePrefix("edge-7 edge-7 AsFound"), HaveSuffix("Its pool changes nothing on it"))))
+	})
+
 	It("has at most 5 MB whatever the fleet, and says what is not on the page", func() {
 		now, evil := time.Now(), strings.Repeat(`"<&`, 300)
 		for _, size := range []struct{ pools, perPool int }{{3000, 1}, {1, 6000}} {

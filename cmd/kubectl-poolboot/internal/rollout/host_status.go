@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
@@ -63,6 +64,9 @@ type HostStatus struct {
 func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) HostStatus {
 	h := HostStatus{name: record.HostName(config), PoolbootConfig: config.Name, Node: config.Status.NodeRef.Name, Current: config.Status.Boot.ServedConfiguration.Name, Desired: p.Status.Configuration.Name,
 		Agent: config.Status.Update.AgentVersion, told: config.Status.Update.DesiredRevision, toldConfig: config.Status.Update.Desired.Name, isUnanswered: config.Status.Update.UnansweredTime != nil}
+	if record.IsPreview(config) { // it returns
+		h.Desired = agentv1.AsFoundConfig
+	}
 	switch {
 	case config.Status.HostRef.IsDefined():
 		h.Host = config.Status.HostRef.Name

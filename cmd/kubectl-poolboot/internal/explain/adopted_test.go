@@ -1,0 +1,45 @@
+package explain
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+var _ = Describe("explain node of a host that was adopted", func() {
+	explained := func(config *bootstrapv1.PoolbootConfig) clitest.Result {
+		GinkgoHelper()
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", UID: "uid-edge-7", Labels: map[string]string{"kubernetes.io/hostname": "edge-7"},
+			Annotations: map[string]string{poolv1.NodeConfigAnnotation: "edge/edge-7"}}}
+		to := clitest.NewFakeConnection([]string{clitest.Pool("infra-1", "infra") + "status:\n  configuration:\n    name: rendered-infra-1\n", clitest.Pool("infra-1", "worker")}, config)
+		to.Own = clitest.NewFakeClientBuilder(node).Build()
+		return clitest.RunOn(to, New, "explain", "node", "edge-7")
+	}
+
+	DescribeTable("says what to do, and asks for no label of the pool, while the host is as it was found", func(reason, message, task string) {
+		r := explained(clitest.AdoptedConfig("edge-7", reason, message))
+		rows := clitest.Rows(r.Out)
+		Expect(rows).To(ContainElements("Pool: infra", "Runs: as-found", HavePrefix("Stage: AsFound for 60m"), HavePrefix("kubernetes.io/hostname=edge-7 Present")))
+		Expect(r.Out).NotTo(ContainSubstring("kubectl label node"))
+		Expect(rows[len(rows)-1]).To(ContainSubstring(task))
+		Expect(r.Code).To(Equal(map[bool]int{true: 0, false: 2}[task == "nothing"]))
+	},
+		Entry("without an agent", bootstrapv1.NoAgentReason, "kubectl poolboot install-agent edge-7 prints the script", "kubectl poolboot install-agent edge-7 prints the script"),
+		Entry("while its agent compares", bootstrapv1.AdoptionPreviewReason, "Its agent compares it with its pool", "nothing"),
+		Entry("with a preview", bootstrapv1.AdoptionPreviewReason, rollout.PreviewChanges+" Reboot: /etc/a: Content", "kubectl poolboot diff --node edge-7 -n edge shows what pool infra changes on the host"),
+		Entry("if it can't follow", bootstrapv1.AdoptionPreviewReason, rollout.PreviewImpossible+": fips", rollout.PreviewImpossible+": fips"),
+	)
+
+	It("does not ask to replace a host that follows its pool and has no agent yet", func() {
+		config := clitest.AdoptedConfig("edge-7", bootstrapv1.NoAgentReason, "kubectl poolboot install-agent edge-7 prints the script")
+		config.Spec.Host.Adoption = bootstrapv1.AdoptionFollow
+		config.Status.Conditions[1].Status, config.Status.Conditions[1].Reason = metav1.ConditionTrue, bootstrapv1.NodeReadyInPoolReason
+		Expect(explained(config).Out).To(And(ContainSubstring("- kubectl poolboot install-agent edge-7"), Not(ContainSubstring("replace its host"))))
+	})
+})
