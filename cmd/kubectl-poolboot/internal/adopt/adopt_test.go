@@ -11,6 +11,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 // adopting returns the PoolbootConfig that adopts the Node edge-7.
@@ -89,4 +90,15 @@ var _ = Describe("adopt", func() {
 		}),
 		Entry("not when the host follows its pool and --follow is set", "", func(config *bootstrapv1.PoolbootConfig) { config.Spec.Host.Adoption = bootstrapv1.AdoptionFollow }, "--follow"),
 	)
+
+	It("prints what the documentation shows", func() {
+		var shown []string
+		for _, b := range clitest.ReadBlocks(sourcetree.Path("docs", "adopt.md")) {
+			if b.Language == "yaml" {
+				shown = append(shown, b.Text)
+			}
+		}
+		Expect(shown).NotTo(BeEmpty())
+		Expect(shown[0]).To(MatchYAML(clitest.ExpectSuccess(clitest.Run("", New, command()...))))
+	})
 })
