@@ -62,7 +62,8 @@ func (a *Agent) driftFrom(ctx context.Context, t *target) ([]update.Drift, error
 	return drift, ctx.Err()
 }
 
-// isPreviewDue reports whether what the first update changes is not known, or is from before the last check of the host.
+// isPreviewDue reports whether what the first update changes is not known, or is from before the last check of the
+// host.
 func (a *Agent) isPreviewDue() bool {
 	return a.current.isAsFound && (a.report.preview == "" || a.previewedAt < a.checkedAt)
 }

@@ -56,8 +56,8 @@ func newUpdate(before, after *target, drift []update.Drift, can update.Capabilit
 	return u
 }
 
-// isAdoption reports whether the update is the first one of a host that Poolboot did not boot. Its drift is how the host
-// differs from the configuration after the update, and what the host has already causes no action.
+// isAdoption reports whether the update is the first one of a host that Poolboot did not boot. Its drift is how the
+// host differs from the configuration after the update, and what the host has already causes no action.
 func (u *hostUpdate) isAdoption() bool {
 	return u.before.Config.IsAsFound() && !u.after.Config.IsAsFound()
 }

@@ -73,7 +73,7 @@ var _ = Describe("No other code decides", func() {
 			"controllers/host/boot/pool.go", "controllers/internal/update/slots.go", // whether the recorded pool is still the pool
 			// Whether the decision is the pool that it should be:
 			"bootstrap/registration/register.go", "controllers/host/boot/node.go", "controllers/admission/", "bootstrap/validation/", "cmd/kubectl-poolboot/internal/convert/objects.go",
-			"controllers/host/node/decision.go", "cmd/kubectl-poolboot/internal/explain/compare.go",
+			"controllers/host/node/decision.go", "controllers/host/node/adoption.go", "cmd/kubectl-poolboot/internal/explain/compare.go",
 		)).To(BeEmpty())
 	})
 	It("which Nodes a pool selects: use pool.Decide or pool.FindRejection", func() {
@@ -91,6 +91,7 @@ var _ = Describe("No other code decides", func() {
 		Expect(of(mentions, "PoolRetentionHost", "bootstrap/pool/")).To(BeEmpty())
 		Expect(of(mentions, "config.Spec.PoolRole", "bootstrap/pool/",
 			"controllers/baremetalhost/", "controllers/internal/hostpool/", "controllers/enrollment/", // who writes it, for hosts without a Machine
+			"cmd/kubectl-poolboot/internal/adopt/", "cmd/kubectl-poolboot/internal/clitest/", "controllers/host/node/adoption.go", // the same, for a Node that joined before
 			"controllers/host/node/decision.go", "cmd/kubectl-poolboot/internal/explain/compare.go", // whether the labels of a Machine or a Node can name its pool
 		)).To(BeEmpty())
 	})

@@ -79,6 +79,7 @@ var _ = Describe("Other packages do not read the record themselves", Ordered, fu
 	It("whether a Node belongs to a PoolbootConfig, and whether a kubelet uses it: use record.IsNodeOf, ConfigOfNode or HasKubelet", func() {
 		Expect(files(read, []string{"NodeConfigAnnotation"},
 			"bootstrap/registration/register.go", "controllers/host/node/decision.go", // set it, and describe a Node that lost it
+			"controllers/host/node/adoption.go", "bootstrap/join/agent.go", // set it on a Node that joined before, whose host looks for it
 		)).To(BeEmpty())
 		Expect(files(read, []string{"NodeInfo.KubeletVersion"})).To(BeEmpty())
 	})

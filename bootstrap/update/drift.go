@@ -107,8 +107,8 @@ func (c Config) AsFound(drift []Drift) Config {
 }
 
 // Found returns what a host that Poolboot did not boot has of a configuration, if it differs like this. Disks are not
-// compared, so it has none of them. Of a user that exists, only the name is known. New adds the kernel arguments and the
-// operating system that differ.
+// compared, so it has none of them. Of a user that exists, only the name is known. New adds the kernel arguments and
+// the operating system that differ.
 func (c Config) Found(drift []Drift) Config {
 	differs := map[string]bool{}
 	for _, d := range drift {

@@ -15,8 +15,8 @@ import (
 type PoolbootConfigSpec struct {
 	BootSpec `json:",inline"`
 
-	// host names the host of a PoolbootConfig that is no Machine's bootstrap config. Poolboot sets it for the hosts that
-	// a pool admits; you set it to adopt a Node.
+	// host names the host of a PoolbootConfig that is no Machine's bootstrap config. Poolboot sets it for the hosts
+	// that a pool admits; you set it to adopt a Node.
 	// +optional
 	Host HostWithoutMachine `json:"host,omitempty,omitzero"`
 }
@@ -78,10 +78,10 @@ type HostWithoutMachine struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
 	BareMetalHostName string `json:"bareMetalHostName,omitempty"`
 
-	// adoption is what a host of type Node gets of its pool. Preview keeps the host as it was found, without labels of the
-	// pool on its Node, and reports in the condition Updated what the pool would change on it. Follow puts the Node in
-	// the pool of poolRole, and updates the host like others of that pool. A change from Follow to Preview returns the
-	// host to what it was.
+	// adoption is what a host of type Node gets of its pool. Preview keeps the host as it was found, without labels of
+	// the pool on its Node, and reports in the condition Updated what the pool would change on it. Follow puts the Node
+	// in the pool of poolRole, and updates the host like others of that pool. A change from Follow to Preview returns
+	// the host to what it was.
 	// +optional
 	Adoption AdoptionPolicy `json:"adoption,omitempty"`
 
@@ -232,7 +232,8 @@ type PoolbootConfigStatus struct {
 	// +optional
 	Boot BootStatus `json:"boot,omitempty,omitzero"`
 
-	// configServer is where the agent of an adopted host gets its configuration. kubectl poolboot install-agent reads it.
+	// configServer is where the agent of an adopted host gets its configuration. kubectl poolboot install-agent reads
+	// it.
 	// +optional
 	ConfigServer ConfigServerReference `json:"configServer,omitempty,omitzero"`
 

@@ -37,8 +37,8 @@ func asFound(node *corev1.Node, f facts) *decision {
 	return d
 }
 
-// adopt adds the labels of its pool to the Node of an adopted host, and records which of them it did not have. It returns
-// a problem if these labels do not put the Node in the pool.
+// adopt adds the labels of its pool to the Node of an adopted host, and records which of them it did not have. It
+// returns a problem if these labels do not put the Node in the pool.
 func adopt(node *corev1.Node, f facts) (problem *decision) {
 	_, declared, err := poolWithLabels(f.pools, f.config.Spec.PoolRole)
 	if err != nil {

@@ -147,8 +147,8 @@ func (b Boot) deleteInWorkloadCluster(ctx context.Context) *LeftoverError {
 	return leftover
 }
 
-// endDrain undoes what an update did to the Node of a host that stays. Nothing follows this update any more. The Node of
-// an adopted host names no PoolbootConfig and no pool any more, and keeps its other labels and taints.
+// endDrain undoes what an update did to the Node of a host that stays. Nothing follows this update any more. The Node
+// of an adopted host names no PoolbootConfig and no pool any more, and keeps its other labels and taints.
 func (b Boot) endDrain(ctx context.Context, w client.Client, node *corev1.Node) error {
 	ended := node.DeepCopy()
 	rollout.EndUpdate(ended)

@@ -208,8 +208,8 @@ func (r *Updates) gather(ctx context.Context, s *poolScope, isLive bool) error {
 }
 
 // leftOf returns the hosts with slots that have left the pool: they are recorded in another one, are again as they were
-// found, or neither their PoolbootConfig nor a Machine that names it exists. A cache can lack a new PoolbootConfig, so it
-// is read live. Until the host is replaced, the capacity of the pool counts it.
+// found, or neither their PoolbootConfig nor a Machine that names it exists. A cache can lack a new PoolbootConfig, so
+// it is read live. Until the host is replaced, the capacity of the pool counts it.
 func (r *Updates) leftOf(ctx context.Context, p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig, machines []clusterv1.Machine) (sets.Set[string], error) {
 	left, unknown := sets.New[string](), sets.New[string]()
 	for i := range p.Status.Slots {

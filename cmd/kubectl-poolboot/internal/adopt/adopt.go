@@ -1,5 +1,5 @@
-// Package adopt has the commands for hosts that Poolboot did not boot: kubectl poolboot adopt prints the PoolbootConfigs
-// that adopt their Nodes, and kubectl poolboot install-agent what installs the agent on them.
+// Package adopt has the commands for hosts that Poolboot did not boot: kubectl poolboot adopt prints the
+// PoolbootConfigs that adopt their Nodes, and kubectl poolboot install-agent what installs the agent on them.
 package adopt
 
 import (

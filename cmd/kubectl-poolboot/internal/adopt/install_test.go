@@ -54,8 +54,9 @@ var _ = Describe("install-agent", func() {
 	}
 
 	Describe("as a script", func() {
-		// execute runs a line of a shell, for which the script is $script, on a host without anything in /etc and /var/lib,
-		// with a systemctl that only says what it does. It returns the output, and the files in /etc afterwards.
+		// execute runs a line of a shell, for which the script is $script, on a host without anything in /etc and
+		// /var/lib, with a systemctl that only says what it does. It returns the output, and the files in /etc
+		// afterwards.
 		execute := func(line string) (said string, files map[string]string) {
 			GinkgoHelper()
 			directory := GinkgoT().TempDir()

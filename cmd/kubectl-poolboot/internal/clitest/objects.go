@@ -118,8 +118,8 @@ func PoolbootConfig(role, machine, node string) *bootstrapv1.PoolbootConfig {
 	return config
 }
 
-// AdoptedConfig returns the PoolbootConfig of a host that was adopted for the pool infra of the Cluster infra-1, and is as
-// it was found, with what its condition Updated says.
+// AdoptedConfig returns the PoolbootConfig of a host that was adopted for the pool infra of the Cluster infra-1, and is
+// as it was found, with what its condition Updated says.
 func AdoptedConfig(node, reason, message string) *bootstrapv1.PoolbootConfig {
 	config := PoolbootConfig("infra", "", node)
 	config.Name, config.OwnerReferences, config.CreationTimestamp = node, nil, metav1.NewTime(time.Now().Add(-2*time.Hour).Truncate(time.Second))

@@ -41,7 +41,7 @@ func (o *options) runNode(ctx context.Context) error {
 	case err != nil && strings.Contains(message, rollout.PreviewNothing), isReported && report.Preview == "":
 		return nil
 	case isReported:
-		fmt.Fprintf(o.streams.Out, "Node %s (PoolbootConfig %s), as it was found -> pool %s\n  effect: %s\n", o.node, record.Key(config), config.Spec.PoolRole, report.PreviewEffect)
+		fmt.Fprintf(o.streams.Out, "Node %s (PoolbootConfig %s), as it was found -> pool %s\n  effect: %s\n", o.node, record.Key(config), config.Status.PoolRole, report.PreviewEffect)
 		for line := range strings.SplitSeq(report.Preview, "; ") {
 			fmt.Fprint(o.streams.Out, cli.Paragraph("  ~ ", line))
 		}
