@@ -96,18 +96,19 @@ func (o *options) adopt(node string) (*bootstrapv1.PoolbootConfig, error) {
 	}
 	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(config)
 	utilruntime.Must(err)
-	for _, err := range schema.Validate(configKind, written) {
-		switch err.Field {
-		case "spec.poolRole":
-			err.Field = "--pool (spec.poolRole)"
-		case "metadata.labels":
-			err.Field = "--cluster (metadata.labels)"
-		default:
-			return nil, fmt.Errorf("Node %q: %w", node, err)
-		}
-		return nil, err
+	errs := schema.Validate(configKind, written)
+	if len(errs) == 0 {
+		return config, nil
 	}
-	return config, nil
+	switch errs[0].Field {
+	case "spec.poolRole":
+		errs[0].Field = "--pool (spec.poolRole)"
+	case "metadata.labels":
+		errs[0].Field = "--cluster (metadata.labels)"
+	default:
+		return nil, fmt.Errorf("the Node %q: %w", node, errs[0])
+	}
+	return nil, errs[0]
 }
 
 // warn warns on standard error of what would hold the adoptions back, if the management cluster can be read. Conditions

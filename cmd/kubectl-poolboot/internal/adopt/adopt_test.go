@@ -57,7 +57,7 @@ var _ = Describe("adopt", func() {
 		clitest.ExpectError(clitest.Run("", New, append([]string{"adopt"}, args...)...), 1, why)
 	},
 		Entry("no Node", "name one or more Nodes", "--cluster", "site", "--pool", "infra"),
-		Entry("an invalid Node", `Node "Edge_7": `, "Edge_7", "--cluster", "site", "--pool", "infra"),
+		Entry("an invalid Node", `the Node "Edge_7": `, "Edge_7", "--cluster", "site", "--pool", "infra"),
 		Entry("an invalid role", "--pool (spec.poolRole): ", "edge-7", "--cluster", "site", "--pool", "In/fra"),
 		Entry("an invalid Cluster", "--cluster (metadata.labels): ", "edge-7", "--cluster", "a b", "--pool", "infra"),
 	)
