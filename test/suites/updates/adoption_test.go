@@ -5,7 +5,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"strings"
+	"os/exec"
+	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -18,9 +19,9 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/kubeadm"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
@@ -72,6 +73,15 @@ var _ = Describe("A Node that Poolboot did not boot", Ordered, func() {
 		Expect(lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
 		return node
 	}
+	// runInstaller runs on the host what kubectl poolboot install-agent prints.
+	runInstaller := func(ctx context.Context, args ...string) {
+		GinkgoHelper()
+		binDir, err := process.BinDir()
+		Expect(err).NotTo(HaveOccurred())
+		script, err := exec.CommandContext(ctx, filepath.Join(binDir, "kubectl-poolboot"), "install-agent", config.Name, "-n", t.Namespace, "--kubeconfig", lab.Management.Kubeconfig).Output()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(machine.Run(ctx, append([]string{"sh", "-c", string(script), "sh"}, args...)...)).Error().NotTo(HaveOccurred())
+	}
 	setAdoption := func(ctx context.Context, policy bootstrapv1.AdoptionPolicy) {
 		GinkgoHelper()
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
@@ -105,18 +115,8 @@ var _ = Describe("A Node that Poolboot did not boot", Ordered, func() {
 		Eventually(ctx, updated).Should(And(HavePrefix("Unknown NoAgent"), ContainSubstring("kubectl poolboot install-agent "+name)))
 
 		By("installing the agent")
-		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
 		began := time.Now()
-		files, err := join.Offer{ServerURL: config.Status.ConfigServer.URL, ServerCA: []byte(config.Status.ConfigServer.CertificateAuthority)}.AdoptionFiles()
-		Expect(err).NotTo(HaveOccurred())
-		for _, file := range files.Storage.Files {
-			_, encoded, _ := strings.Cut(*file.Contents.Source, ",")
-			Expect(machine.Run(ctx, "sh", "-ec", `mkdir -p /etc/poolboot; printf %s "$2" | base64 -d >"$1"`, "sh", file.Path, encoded)).To(BeEmpty())
-		}
-		for _, unit := range files.Systemd.Units {
-			Expect(machine.Run(ctx, "sh", "-ec", `printf %s "$2" >/etc/systemd/system/"$1"; systemctl enable "$1" 2>/dev/null`, "sh", unit.Name, *unit.Contents)).To(BeEmpty())
-		}
-		Expect(machine.Run(ctx, "sh", "-c", "systemctl daemon-reload; systemctl start --no-block poolboot-install-agent.service")).To(BeEmpty())
+		runInstaller(ctx)
 		Eventually(ctx, updated).Should(And(HavePrefix("False AdoptionPreview"), ContainSubstring("with the effect Reboot: /etc/infratest: Content. To agree, set spec.host.adoption")))
 		AddReportEntry("adoption", fmt.Sprintf("a preview %.1f s after the script was started", time.Since(began).Seconds()))
 		Consistently(ctx, func() string { return read(ctx, "/etc/infratest") }).Should(Equal("owner"))
@@ -144,7 +144,9 @@ var _ = Describe("A Node that Poolboot did not boot", Ordered, func() {
 		Eventually(ctx, t.Condition(config, bootstrapv1.UpdatedCondition)).Should(HavePrefix("False AdoptionPreview"))
 		Expect(read(ctx, "/etc/infratest") + read(ctx, "/etc/workertest")).To(Equal("ownerworker"))
 		Eventually(ctx, func() map[string]string { return node(ctx).Labels }).ShouldNot(Or(HaveKey("node-role.kubernetes.io/infra"), HaveKey("poolboot.io/pool")))
-		Expect(machine.Run(ctx, "systemctl", "disable", "--quiet", "--now", "poolboot-agent.service", "poolboot-install-agent.service")).To(BeEmpty())
+		runInstaller(ctx, "remove")
+		Expect(machine.Run(ctx, "find", "/etc/systemd/system", "/etc/poolboot", "/var/lib/poolboot", "-name", "*poolboot*")).Error().To(MatchError(And(
+			ContainSubstring("/etc/poolboot"), ContainSubstring("/var/lib/poolboot"))), "they are gone")
 		Expect(lab.ManagementClient.Delete(ctx, config)).To(Succeed())
 		Eventually(ctx, func() map[string]string { return node(ctx).Annotations }).ShouldNot(HaveKey(HavePrefix("poolboot.io/")))
 		Consistently(ctx, func() bool { return util.IsNodeReady(node(ctx)) }).Should(BeTrue())
