@@ -171,7 +171,7 @@ func missingFactRemedy(path string, of record.HostKind) string {
 	switch {
 	case variable == clusterVariable:
 		return "add this fact to the Cluster, or " + skip
-	case variable == machineVariable && of != record.MachineHost:
+	case variable == machineVariable && (of == record.BareMetalHost || of == record.EnrolledHost || of == record.AdoptedHost):
 		return "the host has no Machine: " + skip
 	case variable == machineVariable:
 		return "add this fact to the Machine, or " + skip
