@@ -32,6 +32,7 @@ const (
 
 // BootSpec defines how a host boots into its pool. PoolbootConfigs and their templates share it.
 //
+// +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.configSource) || self.configSource.type != 'Inline' || !has(self.nodeNameSource) || self.nodeNameSource != 'Host'",message="Host needs configSource.type Server: with Inline the Node's name is fixed before a host is chosen",fieldPath=".nodeNameSource",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.configSource) || self.configSource.type != 'Inline' || !has(self.poolRetention) || self.poolRetention != 'Host'",message="Host needs configSource.type Server: with Inline the pool is fixed before a host is chosen",fieldPath=".poolRetention",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.node) || !has(self.node.labels) || !('poolboot.io/pool' in self.node.labels) || has(self.poolRole) && self.node.labels['poolboot.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".node.labels['poolboot.io/pool']",reason=FieldValueForbidden

@@ -6,6 +6,7 @@ import (
 
 // PoolbootConfigSpec defines how one host boots into its pool: the host of a Machine, or the host that it names.
 //
+// +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.poolRetention) && self.poolRetention == 'Host')",message="Host needs a Machine: leave it out",fieldPath=".poolRetention",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.host) || has(self.poolRole)",message="host needs poolRole: without a Machine there are no labels to decide by",fieldPath=".poolRole",reason=FieldValueRequired
 // +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.configSource) && self.configSource.type == 'Inline')",message="a host without a Machine needs configSource.type Server",fieldPath=".configSource.type",reason=FieldValueForbidden
