@@ -189,22 +189,22 @@ func HoldOfGates(p *poolv1.MachineConfigPool) string {
 	return c.Message
 }
 
-// SeeCondition ends what the condition Updated of a host says that waits for other hosts of a pool with gates. Its
-// condition is not written again whenever a gate opens or closes: a pool can have thousands of such hosts.
-const SeeCondition = ": see its condition " + poolv1.UpdateGatesOpenCondition
+// WaitsForTurn begins, and SeePlan ends what the condition Updated of a host says that could begin its update. It does
+// not say what holds the host, because the condition is not written again whenever another host begins or ends, or a
+// gate opens or closes: a pool can have thousands of such hosts.
+const WaitsForTurn = "waits for its turn"
 
-// WaitsForOthers begins what the condition Updated of a host says that waits for its turn.
-const WaitsForOthers = "waits for other hosts of the pool"
+// SeePlan says how to see what holds a host of a pool.
+func SeePlan(p *poolv1.MachineConfigPool) string { return ": see " + Command("plan", p) }
 
-// Resolve replaces what a message says about waiting for other hosts with what the condition of a pool says to which it
-// refers, if a gate is closed.
+// Resolve replaces what a message says about waiting for a turn with why a gate of the pool is closed, if one is.
 func Resolve(message string, p *poolv1.MachineConfigPool) string {
 	why := HoldOfGates(p)
-	if !strings.HasSuffix(message, SeeCondition) || why == "" {
+	if !strings.HasSuffix(message, SeePlan(p)) || why == "" {
 		return message
 	}
-	text, _, _ := strings.Cut(message, WaitsForOthers)
-	return strings.TrimSuffix(text, SeeCondition) + why
+	text, _, _ := strings.Cut(message, WaitsForTurn)
+	return strings.TrimSuffix(text, SeePlan(p)) + why
 }
 
 // maxAdditions is the maximum number of operators + in an expression. A list that is a sum is read through all its

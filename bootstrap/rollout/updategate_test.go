@@ -139,12 +139,12 @@ var _ = Describe("A gate", func() {
 		Expect(rollout.HoldOfGates(p)).To(BeEmpty())
 	})
 
-	It("is named in what a host says that refers to the condition, only while it is closed", func() {
+	It("is named in what a host says that waits for its turn, only while it is closed", func() {
 		p := &poolv1.MachineConfigPool{}
 		p.Spec.Updates.Gates = []poolv1.UpdateGate{*newGate("true")}
 		p.Status.Conditions = []metav1.Condition{{Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionFalse, Message: "the gate storage is closed"}}
-		const waits = "Node a runs x, and waits for other hosts of the pool or an update gate before its update to y; spec.maxUnavailable is 1" + rollout.SeeCondition
-		Expect(rollout.Resolve(waits, p)).To(Equal("Node a runs x, and the gate storage is closed"), "no other host is what it waits for")
+		waits := "Node a runs x, and waits for its turn before its update to y" + rollout.SeePlan(p)
+		Expect(rollout.Resolve(waits, p)).To(Equal("Node a runs x, and the gate storage is closed"), "its turn is not what it waits for")
 		Expect(rollout.Resolve("Node a reboots", p)).To(Equal("Node a reboots"))
 		p.Status.Conditions[0].Status = metav1.ConditionTrue
 		Expect(rollout.Resolve(waits, p)).To(Equal(waits))

@@ -288,7 +288,7 @@ const (
 const (
 	// The running host has the configuration of its pool.
 	UpdateDoneReason = "Done"
-	// The running host is to be updated. The message says what it waits for: other hosts, a pause, a maintenance
+	// The running host is to be updated. The message says what it waits for: its turn, a pause, a maintenance
 	// window, a gate, or Cluster API.
 	UpdateWaitingReason = "Waiting"
 	// The Node is drained for an update. The message names the Pods and volumes that remain:

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
@@ -101,7 +100,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		if o.err != nil && h.Progress() == rollout.Done {
 			return h.failed(o.err)
 		}
-		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s is to be told what to run, and %s%s", h.Node.Name, o.others(), o.limit())
+		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s is to be told what to run, and %s%s", h.Node.Name, rollout.WaitsForTurn, rollout.SeePlan(o.in.pool))
 	}
 	if h.IsOnlyClaimed() {
 		return isNot(bootstrapv1.UpdateDegradedReason, "the agent of Node %s reports %s for an update to %s that has ended or was not begun, so the Node is not drained. "+
@@ -136,7 +135,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	case o.revision != h.Desired() && hold != "":
 		return isNot(bootstrapv1.UpdateWaitingReason, "%s, and %s", says(runs), hold)
 	case o.revision != h.Desired():
-		return isNot(bootstrapv1.UpdateWaitingReason, "%s, and %s before its update to %s%s", says(runs), o.others(), o.next(runs), o.limit())
+		return isNot(bootstrapv1.UpdateWaitingReason, "%s, and %s before its update to %s%s", says(runs), rollout.WaitsForTurn, o.next(runs), rollout.SeePlan(o.in.pool))
 	}
 	if record.IsPreview(h.Config) {
 		return isNot(bootstrapv1.AdoptionPreviewReason, "Node %s is as it was found. %s", h.Node.Name, h.preview())
@@ -343,30 +342,6 @@ func (h *host) missing() string {
 		return ""
 	}
 	return ". Drop-ins have no effect: " + h.withOrigins(h.Report.DescribeMissingUnits())
-}
-
-// others says for what a host waits that could begin.
-func (o outcome) others() string {
-	if len(o.in.pool.Spec.Updates.Gates) > 0 {
-		return rollout.WaitsForOthers + " or an update gate"
-	}
-	return rollout.WaitsForOthers
-}
-
-// limit describes how many hosts of the pool are updated at a time.
-func (o outcome) limit() string {
-	value := "1"
-	if limit := o.in.pool.Spec.MaxUnavailable; limit != nil {
-		value = ptr.To(*limit).String()
-	}
-	text := fmt.Sprintf("; spec.updates.staging.maxHosts is %d, and spec.maxUnavailable of MachineConfigPool %s is %s", o.in.pool.Spec.Updates.StagingHosts(), o.in.pool.Name, value)
-	if label := o.in.pool.Spec.Updates.FailureDomainLabel; label != "" {
-		text += fmt.Sprintf(", and hosts with one value of %s are updated at a time", label)
-	}
-	if len(o.in.pool.Spec.Updates.Gates) > 0 {
-		text += rollout.SeeCondition
-	}
-	return text
 }
 
 func newUpdated(status metav1.ConditionStatus, reason, format string, args ...any) *metav1.Condition {

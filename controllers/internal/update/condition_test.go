@@ -109,11 +109,11 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		h.Report.Staging, h.Report.StagingProblem = oldRevision, "404 Not Found"
 	}, metav1.ConditionFalse, "UpdateFailing", "cannot stage the update to other settings of MachineConfigPool worker, which it retries", "404 Not Found"),
 	Entry("not told", func(h *host, _ *outcome) { h.Node.Annotations[agentv1.DesiredAnnotation] = oldRevision },
-		metav1.ConditionFalse, "Waiting", "spec.updates.staging.maxHosts is 10, and spec.maxUnavailable of MachineConfigPool worker is 1"),
+		metav1.ConditionFalse, "Waiting", "is to be told what to run, and waits for its turn: see kubectl poolboot rollout plan worker -n edge"),
 	Entry("other hosts first", func(_ *host, o *outcome) {
 		o.revision, o.in.pool.Status.Configuration.Name = oldRevision, "rendered-worker-3"
 	},
-		metav1.ConditionFalse, "Waiting", "update to rendered-worker-3", "spec.maxUnavailable"),
+		metav1.ConditionFalse, "Waiting", "runs rendered-worker-2, and waits for its turn before its update to rendered-worker-3: see kubectl poolboot rollout plan worker -n edge"),
 	Entry("a paused pool", func(_ *host, o *outcome) {
 		paused := true
 		o.revision, o.in.pool.Spec.Paused = oldRevision, &paused

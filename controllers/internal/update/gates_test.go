@@ -95,7 +95,7 @@ var _ = Describe("A pool with an update gate", func() {
 		Expect(w.told(ctx)).To(BeEmpty())
 		Expect(w.gatesCondition(ctx)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", poolv1.GateClosedReason),
 			HaveField("Message", "the gate storage is closed: its expression is false for Deployment default/store")))
-		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateWaitingReason), HaveField("Message", And(ContainSubstring("waits for other hosts of the pool or an update gate before"), HaveSuffix("is 1: see its condition UpdateGatesOpen")))))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateWaitingReason), HaveField("Message", And(ContainSubstring("waits for its turn before"), HaveSuffix(": see kubectl poolboot rollout plan worker -n edge")))))
 		result, err := w.reconcilePool(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(result.RequeueAfter).To(Equal(rolloutRetry))

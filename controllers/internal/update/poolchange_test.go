@@ -97,7 +97,7 @@ var _ = Describe("A host that changes its pool", func() {
 		Expect(w.told(ctx)).To(Equal([]int{0, 2}))
 		Expect(w.toldRevision(ctx, 0)).To(Equal(revisionOf(0, "rendered-infra-1")))
 		Expect(w.toldRevision(ctx, 2)).To(Equal(revisionOf(2, "rendered-worker-2")))
-		Expect(w.updated(ctx, 1).Message).To(ContainSubstring("update to rendered-infra-1; spec.updates.staging.maxHosts is 10, and spec.maxUnavailable of MachineConfigPool infra is 1"))
+		Expect(w.updated(ctx, 1).Message).To(ContainSubstring("waits for its turn before its update to rendered-infra-1: see kubectl poolboot rollout plan infra"))
 
 		w.complete(ctx, 0)
 		w.settlePools(ctx, "infra")

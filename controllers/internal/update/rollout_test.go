@@ -129,7 +129,7 @@ var _ = Describe("A rollout", func() {
 		})
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(Equal([]int{1, 3}))
-		Expect(w.updated(ctx, 0).Message).To(HaveSuffix("is 3, and hosts with one value of example.com/rack are updated at a time"))
+		Expect(w.updated(ctx, 0).Message).To(HaveSuffix("waits for its turn before its update to rendered-worker-2: see kubectl poolboot rollout plan worker -n edge"))
 		w.complete(ctx, 1)
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(Equal([]int{3}))

@@ -14,7 +14,6 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
@@ -179,7 +178,7 @@ var _ = Describe("explain machine and explain node of a running host", func() {
 	It("print which update gate a host waits for", func() {
 		h.config.Status.Update.DesiredRevision = strings.Repeat("0", 64)
 		conditions.Set(h.config, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.UpdateWaitingReason,
-			Message: "Node infra-x7k2m runs x, and waits for other hosts of the pool" + rollout.SeeCondition})
+			Message: "Node infra-x7k2m runs x, and waits for its turn: see kubectl poolboot rollout plan infra -n edge"})
 		h.infra += "  updates: {gates: [{name: storage}]}\nstatus: {conditions: [{type: UpdateGatesOpen, status: \"False\", message: the gate storage is closed}]}\n"
 		answer, _ := h.asked(true, "machine", "infra-x7k2m", "-o", "json")
 		Expect(answer.Update).To(Equal("Waiting: Node infra-x7k2m runs x, and the gate storage is closed"))

@@ -54,6 +54,8 @@ type HostStatus struct {
 	isRetrying bool
 	// isDrainLate is true while the Node is drained for longer than the pool's drainTimeoutSeconds.
 	isDrainLate bool
+	// isCordoned is true while the Node is cordoned by somebody else.
+	isCordoned bool
 	// told is the revision that the host was told to have, and toldConfig its rendered config. isUnanswered is true
 	// until its agent answers.
 	told, toldConfig string
@@ -63,7 +65,8 @@ type HostStatus struct {
 // newHostStatus returns the state of a host of a pool.
 func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) HostStatus {
 	h := HostStatus{name: record.HostName(config), PoolbootConfig: config.Name, Node: config.Status.NodeRef.Name, Current: config.Status.Boot.ServedConfiguration.Name, Desired: p.Status.Configuration.Name,
-		Agent: config.Status.Update.AgentVersion, told: config.Status.Update.DesiredRevision, toldConfig: config.Status.Update.Desired.Name, isUnanswered: config.Status.Update.UnansweredTime != nil}
+		Agent: config.Status.Update.AgentVersion, told: config.Status.Update.DesiredRevision, toldConfig: config.Status.Update.Desired.Name, isUnanswered: config.Status.Update.UnansweredTime != nil,
+		isCordoned: config.Status.Update.UnavailableReason == bootstrapv1.UnavailableCordoned}
 	if record.IsPreview(config) { // it returns
 		h.Desired = agentv1.AsFoundConfig
 	}
@@ -75,7 +78,7 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 	}
 	hasConfig := h.runsDesired()
 	if c := conditions.Get(config, bootstrapv1.UpdatedCondition); c != nil {
-		h.State, h.Since, h.Message = c.Reason, ptr.Deref(config.Status.Update.StateTime, c.LastTransitionTime).Time, rollout.Resolve(c.Message, p)
+		h.State, h.Since, h.Message = c.Reason, ptr.Deref(config.Status.Update.StateTime, c.LastTransitionTime).Time, strings.TrimSuffix(rollout.Resolve(c.Message, p), rollout.SeePlan(p))
 		// What failed with an earlier config can work with this one.
 		isEarlier := slices.Contains([]string{bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason}, c.Reason) && config.Status.Update.Desired.Name != h.Desired
 		h.IsWrong = outlook.NeedsAction(c) && !isEarlier
@@ -187,31 +190,52 @@ func newJoiningStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.Poolb
 // maxOthers is how many of the hosts are named for which another one waits.
 const maxOthers = 3
 
-// nameOthers adds to the messages of hosts that wait for others which these are. It isn't in their conditions, which
-// would have to be written again each time.
-func nameOthers(p *poolv1.MachineConfigPool, hosts []HostStatus) {
-	const others = "other hosts of the pool"
-	var names []string
-	for _, h := range hosts {
-		switch {
-		case h.isAway || h.IsWrong:
-			names = append(names, h.name)
-		case h.State == staging:
-			names = append(names, h.name+", which stages its update")
-		}
-	}
-	if gone := int(p.Status.CapacityHostCount) - len(hosts); gone > 0 {
-		names = append(names, fmt.Sprintf("%d that are gone and whose replacements have not joined", gone))
-	}
-	if len(names) == 0 {
-		return
-	}
-	text := excerpt.List(maxOthers, names)
+// nameHolders adds to the messages of hosts that wait for their turn which limits of the pool hold them, and by which
+// hosts. It isn't in their conditions, which would have to be written again each time.
+func nameHolders(p *poolv1.MachineConfigPool, hosts []HostStatus) {
+	var holders, stagers []string
+	waiting := 0
 	for i := range hosts {
-		if hosts[i].State == bootstrapv1.UpdateWaitingReason {
-			hosts[i].Message = strings.Replace(hosts[i].Message, others, others+" ("+text+")", 1)
+		switch h := &hosts[i]; {
+		case h.isAway, h.IsWrong:
+			holders = append(holders, h.name)
+		case h.isCordoned:
+			holders = append(holders, h.name+", which is cordoned")
+		case h.State == staging:
+			stagers = append(stagers, h.name)
+		case h.isInTurn():
+			waiting++
 		}
 	}
+	gone := max(int(p.Status.CapacityHostCount)-len(hosts), 0)
+	if gone > 0 {
+		holders = append(holders, fmt.Sprintf("%d that are gone and whose replacements have not joined", gone))
+	}
+	held := ""
+	if staged := int(p.Status.StagedHostCount); len(stagers) >= int(p.Spec.Updates.StagingHosts()) && staged < waiting {
+		if held += "; "; staged > 0 {
+			held += "if it has not staged it, "
+		}
+		held += fmt.Sprintf("spec.updates.staging.maxHosts is %d, for %s", p.Spec.Updates.StagingHosts(), excerpt.List(maxOthers, stagers))
+	}
+	label, places := p.Spec.Updates.FailureDomainLabel, len(holders)-min(gone, 1)+gone
+	switch limit, err := rollout.MaxUnavailable(p.Spec.MaxUnavailable, len(hosts)+gone); {
+	case err != nil || places == 0:
+	case places >= limit:
+		held += fmt.Sprintf("; spec.maxUnavailable is %d, for %s", limit, excerpt.List(maxOthers, holders))
+	case label != "":
+		held += fmt.Sprintf("; hosts with one value of %s are updated at a time, now %s", label, excerpt.List(maxOthers, holders))
+	}
+	for i := range hosts {
+		if hosts[i].isInTurn() {
+			hosts[i].Message += held
+		}
+	}
+}
+
+// isInTurn reports whether the host waits for its turn, and holds no place itself.
+func (h *HostStatus) isInTurn() bool {
+	return h.State == bootstrapv1.UpdateWaitingReason && !h.isAway && !h.isCordoned && strings.Contains(h.Message, rollout.WaitsForTurn)
 }
 
 // hostHeader are the columns of the table of hosts, which has the versions of agents if it is wide.

@@ -19,7 +19,6 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
@@ -141,7 +140,7 @@ infra   b      it is in the failure domain rack=r2, and others are unavailable o
 			p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionFalse, Reason: poolv1.GateClosedReason, Message: why})
 		}, waits("a"))
 		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) {
-			setUpdated(c, metav1.ConditionFalse, "Waiting", "Node a runs x, and waits for other hosts of the pool or an update gate before its update to y"+rollout.SeeCondition)
+			setUpdated(c, metav1.ConditionFalse, "Waiting", "Node a runs x, and waits for its turn before its update to y"+": see kubectl poolboot rollout plan infra -n edge")
 		})
 		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(And(ContainSubstring("infra   1                <none>        1          <none>"), ContainSubstring("infra   a      "+why)))
 		status := s.run("status", "infra")

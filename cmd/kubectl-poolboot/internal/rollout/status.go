@@ -147,7 +147,7 @@ func (o *statusOptions) noteCut(view *cli.View) {
 func statesOf(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) (s, joining summary) {
 	joining = summary{pool: p, hosts: newJoiningStatuses(p, configs)}
 	s = newSummary(p, newHostStatuses(p, slices.DeleteFunc(slices.Clone(configs), func(c bootstrapv1.PoolbootConfig) bool { return !isIn(p, &c) })))
-	nameOthers(p, s.hosts) // --watch would print every host that waits whenever another one is done
+	nameHolders(p, s.hosts) // --watch would print every host that waits whenever another one is done
 	s.joining = len(joining.hosts)
 	return s, joining
 }

@@ -4,6 +4,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -37,25 +38,43 @@ var _ = Describe("The messages of status", func() {
 		Expect(clitest.Rows(s.run("status").Out)[1]).To(HaveSuffix(" host a: Degraded: its agent reports: " + long))
 	})
 
-	It("name the first hosts for which another one waits", func() {
-		waiting := newHost("w", oldConfig, oldConfig, metav1.ConditionFalse, "Waiting", "Node w waits for other hosts of the pool before its update")
+	It("name the limits that hold a host, and the first hosts that take the places", func() {
 		ready := func(config *bootstrapv1.PoolbootConfig) *bootstrapv1.PoolbootConfig {
 			config.Status.Conditions = append(config.Status.Conditions, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: "NodeReadyInPool"})
 			return config
 		}
-		var change func(*poolv1.MachineConfigPool)
-		messages := func(hosts ...*bootstrapv1.PoolbootConfig) []string {
-			rows := clitest.Rows(newSite(change, append(hosts, ready(waiting.DeepCopy()))...).run("status", "infra").Out)
-			return rows[len(rows)-1:]
+		waiting := func(name string) *bootstrapv1.PoolbootConfig {
+			return ready(newHost(name, oldConfig, oldConfig, metav1.ConditionFalse, "Waiting", "Node "+name+" runs "+oldConfig+", and waits for its turn before its update: see kubectl poolboot rollout plan infra -n edge"))
 		}
-		Expect(messages(ready(done("a")))).To(ConsistOf(HaveSuffix("waits for other hosts of the pool before its update")))
-		Expect(messages(ready(applies("b")), ready(failed("c", newConfig)))).To(ConsistOf(HaveSuffix("waits for other hosts of the pool (b, c) before its update")))
-		Expect(messages(applies("b"), applies("c"), applies("d"), applies("e"))).To(ConsistOf(HaveSuffix("of the pool (b, c, d and 1 more) before its update")))
-		change = func(p *poolv1.MachineConfigPool) { p.Status.CapacityHostCount = 2 }
-		Expect(messages()).To(ConsistOf(HaveSuffix("of the pool (1 that are gone and whose replacements have not joined) before its update")))
-		change = func(p *poolv1.MachineConfigPool) {
-			p.Status.Staging = []poolv1.StagingHost{{Host: waits("a").Name, Revision: "next", StartTime: ptr.To(metav1.Now())}}
+		cordoned := ready(newHost("a", oldConfig, oldConfig, metav1.ConditionFalse, "Waiting", "Node a runs "+oldConfig+", and is cordoned"))
+		cordoned.Status.Update.UnavailableReason = bootstrapv1.UnavailableCordoned
+		pool := func(change func(*poolv1.MachineConfigPool)) func(*poolv1.MachineConfigPool) { return change }
+		last := func(change func(*poolv1.MachineConfigPool), hosts ...*bootstrapv1.PoolbootConfig) string {
+			rows := clitest.Rows(newSite(change, append(hosts, waiting("w"))...).run("status", "infra").Out)
+			return rows[len(rows)-1]
 		}
-		Expect(messages(ready(waits("a")))).To(ConsistOf(HaveSuffix("of the pool (a, which stages its update) before its update")))
+		const waits = " waits for its turn before its update"
+		Expect(last(nil, ready(done("a")))).To(HaveSuffix(waits), "a turn that begins in a moment")
+		Expect(last(nil)).To(HaveSuffix(waits))
+		Expect(last(nil, ready(applies("b")), ready(failed("c", newConfig)))).To(HaveSuffix(waits + "; spec.maxUnavailable is 1, for b, c"))
+		Expect(last(nil, applies("b"), applies("c"), applies("d"), applies("e"))).To(HaveSuffix(waits + "; spec.maxUnavailable is 1, for b, c, d and 1 more"))
+		Expect(last(nil, cordoned)).To(HaveSuffix(waits + "; spec.maxUnavailable is 1, for a, which is cordoned"))
+		two := pool(func(p *poolv1.MachineConfigPool) { p.Spec.MaxUnavailable = ptr.To(intstr.FromInt32(2)) })
+		Expect(last(two, ready(applies("b")))).To(HaveSuffix(waits), "a place is free")
+		Expect(last(pool(func(p *poolv1.MachineConfigPool) { p.Status.CapacityHostCount = 2 }))).To(
+			HaveSuffix(waits + "; spec.maxUnavailable is 1, for 1 that are gone and whose replacements have not joined"))
+		Expect(last(pool(func(p *poolv1.MachineConfigPool) { two(p); p.Spec.Updates.FailureDomainLabel = "rack" }), ready(applies("b")))).To(
+			HaveSuffix(waits + "; hosts with one value of rack are updated at a time, now b"))
+
+		stages := func(maxHosts, staged int32) func(*poolv1.MachineConfigPool) {
+			return func(p *poolv1.MachineConfigPool) {
+				p.Spec.Updates.Staging.MaxHosts, p.Status.StagedHostCount = maxHosts, staged
+				p.Status.Staging = []poolv1.StagingHost{{Host: waiting("a").Name, Revision: "next", StartTime: ptr.To(metav1.Now())}}
+			}
+		}
+		Expect(last(stages(1, 0), waiting("a"))).To(HaveSuffix(waits + "; spec.updates.staging.maxHosts is 1, for a"))
+		Expect(last(stages(1, 1), waiting("a"))).To(HaveSuffix(waits), "it has staged its update")
+		Expect(last(stages(1, 1), waiting("a"), waiting("v"))).To(HaveSuffix(waits + "; if it has not staged it, spec.updates.staging.maxHosts is 1, for a"))
+		Expect(last(stages(2, 0), waiting("a"))).To(HaveSuffix(waits), "a place to stage is free")
 	})
 })
