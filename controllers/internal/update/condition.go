@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 // outcome is what the condition of a host depends on besides the host.
@@ -119,9 +121,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	}
 	switch {
 	case h.Report.Drift != "":
-		return isNot(bootstrapv1.UpdateDegradedReason, "%s, and the host differs from it: %s%s. Undo the change on the host%s, "+
-			"run %s to apply everything again, or leave out of the configuration what the operating system changes itself", says(runs), h.withOrigins(h.Report.Drift),
-			sentence(h.Report.Reason), o.repairing(), h.retry(o))
+		return isNot(bootstrapv1.UpdateDegradedReason, "%s, and the host differs from it: %s%s%s", says(runs), h.withOrigins(h.Report.Drift), sentence(h.Report.Reason), h.undoing(o))
 	case h.Report.State == agentv1.Degraded:
 		return isNot(bootstrapv1.UpdateDegradedReason, "%s, and its agent reports: %s", says(runs), h.why())
 	case o.err != nil:
@@ -238,6 +238,39 @@ func sentence(text string) string {
 // retry returns the command that forces the host.
 func (h *host) retry(o outcome) string {
 	return rollout.Command("retry", o.in.pool) + " --host " + h.Node.Name
+}
+
+// byHand says what to do about kinds of drift that no update corrects.
+var byHand = []struct {
+	kind update.DriftKind
+	does string
+}{
+	{update.DriftMasked, "run systemctl unmask for what is Masked"},
+	{update.DriftAdditionalDropIn, "remove the files that are AdditionalDropIn"},
+	{update.DriftOverridden, "remove the files that are Overridden"},
+	{update.DriftUnreadable, "let root read what is Unreadable"},
+}
+
+// undoing says what to do about the drift of the host. What the list can't name, because it is too long, counts as
+// something that an update corrects.
+func (h *host) undoing(o outcome) (text string) {
+	var does []string
+	drift, change := update.ParseDrift(h.Report.Drift), "change"
+	for _, b := range byHand {
+		isOfKind := func(d update.Drift) bool { return d.Kind == b.kind }
+		if slices.ContainsFunc(drift, isOfKind) {
+			does = append(does, b.does)
+		}
+		drift = slices.DeleteFunc(drift, isOfKind)
+	}
+	if len(does) > 0 {
+		text, change = ". On the host, "+strings.Join(does, ", ")+": no update does that", "other changes"
+		if len(drift) == 0 {
+			return text
+		}
+	}
+	return fmt.Sprintf("%s. Undo the %s on the host%s, run %s to apply everything again, or leave out of the configuration what the operating system changes itself",
+		text, change, o.repairing(), h.retry(o))
 }
 
 // repairing advises the drift policy Repair, if the pool has another one.

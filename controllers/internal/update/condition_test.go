@@ -154,6 +154,12 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		h.Config.Status.Boot.ServedConfiguration.Name = "rendered-worker-2"
 	}, metav1.ConditionFalse, "Degraded", "Node host-0 runs rendered-worker-2, and applying it again failed and was undone: Reload web.service: exit status 1. "+
 		"The host differs from rendered-worker-2: /etc/web: Missing. Correct the configuration, or run"),
+	Entry("drift that no update corrects", func(h *host, _ *outcome) {
+		h.Report.State, h.Report.Drift = agentv1.Degraded, "/etc/systemd/system/web.service: Masked; /etc/systemd/system/web.service.d/me.conf: AdditionalDropIn; /proc/x: Unreadable"
+	}, metav1.ConditionFalse, "Degraded", "/proc/x: Unreadable. On the host, run systemctl unmask for what is Masked, remove the files that are AdditionalDropIn, let root read what is Unreadable: no update does that"),
+	Entry("drift of which an update corrects a part", func(h *host, _ *outcome) {
+		h.Report.State, h.Report.Drift = agentv1.Degraded, "/run/systemd/system/web.service: Overridden; /etc/chrony.conf: Mode"
+	}, metav1.ConditionFalse, "Degraded", "chrony.conf: Mode. On the host, remove the files that are Overridden: no update does that. Undo the other changes on the host, set spec.updates.driftPolicy", "run kubectl poolboot rollout retry worker -n edge"),
 	Entry("an unknown target", func(_ *host, o *outcome) { o.revision, o.err = "", errors.New("spec.extraConfig: no") },
 		metav1.ConditionFalse, "AssignmentFailed", "spec.extraConfig: no"),
 	Entry("a pool that hands out nothing yet", func(_ *host, o *outcome) { o.revision, o.err = "", errNothingToRun },
