@@ -13,7 +13,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// FieldManager is the field manager of the objects that Poolboot applies in workload clusters.
+// FieldManager is the field manager with which Poolboot writes in workload clusters.
 const FieldManager = "poolboot"
 
 // Labels are the labels of every object that grants permissions. A watch selects exactly these objects with them.

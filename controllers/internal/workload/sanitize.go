@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 )
 
@@ -109,7 +110,7 @@ func newSanitizingClient(cluster client.ObjectKey, config *rest.Config, original
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(config, client.Options{HTTPClient: httpClient, Scheme: original.Scheme(), Mapper: original.RESTMapper(), Cache: cache})
+	c, err := client.New(config, client.Options{HTTPClient: httpClient, Scheme: original.Scheme(), Mapper: original.RESTMapper(), Cache: cache, FieldOwner: join.FieldManager})
 	return &sanitizingClient{Client: c, cluster: cluster}, err
 }
 

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -86,6 +87,16 @@ var _ = Describe("A client for an API server that a tenant chose", func() {
 	}
 	const sanitized = "no API server answers to the kubeconfig in Secret metal/edge-kubeconfig: check its server, its certificate authority and its user; " +
 		"the manager's log has the cause"
+
+	It("writes as the field manager of Poolboot, by which explain knows it", func(ctx SpecContext) {
+		handler = func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet && r.Method != http.MethodDelete {
+				Expect(r.URL.Query().Get("fieldManager")).To(Equal(join.FieldManager), r.URL.Path)
+			}
+			http.Error(w, "", http.StatusNotFound)
+		}
+		calls(ctx, live(ctx))
+	})
 
 	It("follows no redirect", func(ctx SpecContext) {
 		var requests atomic.Int32

@@ -14,6 +14,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/boots"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
@@ -61,6 +62,17 @@ var _ = Describe("explain machine and explain node", func() {
 		}
 		clitest.ExpectError(runPoolboot("explain", "node/worker-1", "-n", "metal"), 1, "leave a space between kind and name: kubectl poolboot explain node worker-1")
 		clitest.ExpectError(runPoolboot("explain", "hots"), 1, `unknown command "hots"`)
+	})
+
+	It("print that Poolboot set what was declared before, and that the Node does not say who set a taint", func() {
+		h.node.ManagedFields[1].Manager = join.FieldManager
+		h.node.ManagedFields[1].FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:example.com/synced":{},"f:example.com/site":{}}}}`)
+		h.node.Labels["example.com/site"] = "berlin"
+		h.node.Spec.Taints = append(h.node.Spec.Taints, corev1.Taint{Key: "example.com/edge", Effect: corev1.TaintEffectNoSchedule})
+		answer, _ := h.asked(true, "machine", "infra-x7k2m", "-o", "json")
+		Expect(answer.Todo).To(ConsistOf(ContainSubstring(`"berlin" was set by Poolboot, as declared earlier, and Poolboot does not overwrite it`)))
+		Expect(sourcesOf(answer.Labels)).To(HaveKeyWithValue("example.com/synced=yes", "Present Poolboot, as declared earlier, on the Node"))
+		Expect(sourcesOf(answer.Taints)).To(HaveKeyWithValue("example.com/edge:NoSchedule", "Present Poolboot, as declared earlier, or another client, on the Node"))
 	})
 
 	It("print what is missing or differs, the client that set it, and what to do", func() {

@@ -20,6 +20,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -304,8 +305,11 @@ func taintOwner(key string) string {
 	case strings.HasPrefix(key, poolv1.GroupVersion.Group+"/"):
 		return "Poolboot's manager"
 	}
-	return "unknown client, on the Node"
+	return byPoolboot + ", or another client, on the Node"
 }
+
+// byPoolboot says who set a label that is declared with another value now, or not any more.
+const byPoolboot = "Poolboot, as declared earlier"
 
 // labelOwner returns the field manager that set a label on the Node, as the API server recorded it.
 func (s *subject) labelOwner(key string) string {
@@ -323,6 +327,8 @@ func (s *subject) labelOwner(key string) string {
 	switch {
 	case last == nil:
 		return "unknown client"
+	case last.Manager == join.FieldManager:
+		return byPoolboot
 	case last.Manager == "manager": // the name of the program of most controllers
 		return `a controller (field manager "manager")`
 	}
