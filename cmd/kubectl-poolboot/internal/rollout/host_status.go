@@ -88,8 +88,10 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 			h.IsWrong = !hasConfig
 		}
 		if h.IsWrong && isForced(config) {
-			h.IsWrong, h.Since = false, time.Time{}
-			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to apply its configuration again", h.Node)
+			if h.IsWrong = p.Spec.IsPaused(); !h.IsWrong {
+				h.State, h.Since = bootstrapv1.UpdateWaitingReason, time.Time{}
+			}
+			h.Message = fmt.Sprintf("Node %s has not been told yet to apply its configuration again", h.Node)
 			if hold := holdOf(p); hold != "" {
 				h.Message += ": " + hold
 			}

@@ -166,16 +166,20 @@ policy says for the entries that change or differ on the host. Nothing drains or
 			}
 			return cli.Say(streams.Out, "%s: no host needs it%s", describe(p), failing)
 		}
+		hold, does := holdOf(p), "applies"
+		if hold != "" {
+			does = "is to apply"
+		}
 		value := time.Now().UTC().Format(time.RFC3339Nano)
 		for _, config := range selected {
 			if err := force(ctx, cluster, config, value); err != nil {
 				return err
 			}
-			if err := cli.Say(streams.Out, "host %s applies its configuration again", record.HostName(config)); err != nil {
+			if err := cli.Say(streams.Out, "host %s %s its configuration again", record.HostName(config), does); err != nil {
 				return err
 			}
 		}
-		if hold := holdOf(p); hold != "" {
+		if hold != "" {
 			if err := cli.Say(streams.Out, "None begins yet: %s", hold); err != nil {
 				return err
 			}

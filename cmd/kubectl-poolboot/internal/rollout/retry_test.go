@@ -59,8 +59,11 @@ var _ = Describe("retry", func() {
 
 	It("says, as status and plan do after it, that a paused pool lets no host begin", func() {
 		s := newSite(paused, newHost("a", newConfig, newConfig, metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "the host differs from it"))
-		Expect(clitest.ExpectSuccess(s.run("retry", "infra"))).To(ContainSubstring("\nNone begins yet: the pool is paused: run kubectl poolboot rollout resume infra -n edge"))
-		Expect(clitest.Rows(s.run("status", "infra").Out)[1]).To(ContainSubstring(" has not been told yet to apply its configuration again: the pool is paused: run kubectl poolboot rollout resume"))
+		Expect(clitest.ExpectSuccess(s.run("retry", "infra"))).To(HavePrefix("host a is to apply its configuration again\nNone begins yet: the pool is paused: run kubectl poolboot rollout resume infra -n edge"))
+		status := s.run("status", "infra")
+		Expect(clitest.Rows(status.Out)[1]).To(And(ContainSubstring(" Degraded "), ContainSubstring(" has not been told yet to apply its configuration again: the pool is paused: run kubectl poolboot rollout resume")))
+		Expect(status.Code).To(Equal(1), "the host differs until somebody resumes the pool")
+		Expect(clitest.Rows(s.run("status").Out)[1]).To(ContainSubstring("infra rendered-infra-1 1/1, paused 1 1 "), "FAILED counts it")
 		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(ContainSubstring("\nNo host of the pool infra is next: the pool is paused: run"))
 	})
 
