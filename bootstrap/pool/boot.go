@@ -101,6 +101,17 @@ func (b Boot) withRemedy(err error) error {
 	return err
 }
 
+// HowToRenew returns how to boot the host with the current configuration of its pool, and into which pool its next
+// Machine boots if its Node was moved to another one.
+func (b Boot) HowToRenew() string {
+	renew := outlook.HowToRenew(b.Config)
+	next, err := ForBoot(b)
+	if err != nil || b.Machine == nil || b.isRetainedOnHost() || next.WithoutRecord == "" || next.WithoutRecord == b.Config.Status.PoolRole {
+		return renew
+	}
+	return fmt.Sprintf("%s (the new Machine boots into pool %s unless you change spec.template of its MachineDeployment)", renew, next.WithoutRecord)
+}
+
 // missingPoolRemedy returns what to do about a host whose pool does not exist.
 func missingPoolRemedy(config *bootstrapv1.PoolbootConfig, role string) string {
 	switch record.HostKindOf(config) {

@@ -16,7 +16,7 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
@@ -84,10 +84,10 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s runs no agent yet: kubectl poolboot install-agent %s -n %s prints the script that installs it on the host", h.Node.Name, h.Config.Name, h.Config.Namespace)
 	case !h.HasAgent() && h.awaitsAgent():
 		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s has not downloaded its agent from the config server yet, and keeps the configuration with which it booted. "+
-			"If it can't connect to the config server, whose URL or CA can have changed since, %s to update it; otherwise, check %s on the host", h.Node.Name, outlook.HowToRenew(h.Config), ignition.InstallAgentUnit)
+			"If it can't connect to the config server, whose URL or CA can have changed since, %s to update it; otherwise, check %s on the host", h.Node.Name, h.renew(o), ignition.InstallAgentUnit)
 	case !h.HasAgent():
 		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s runs no agent, and keeps the configuration with which it booted: to update it, %s",
-			h.Node.Name, outlook.HowToRenew(h.Config))
+			h.Node.Name, h.renew(o))
 	case isLate && h.Report.Silence != "":
 		return isNot(bootstrapv1.AgentNotAnsweringReason, "Node %s is Ready, and %s. On the host, see systemctl status poolboot-agent.service",
 			h.Node.Name, h.Report.Silence)
@@ -140,7 +140,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	if record.IsPreview(h.Config) {
 		return isNot(bootstrapv1.AdoptionPreviewReason, "Node %s is as it was found. %s", h.Node.Name, h.preview())
 	}
-	return newUpdated(metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "%s%s%s", says(runs), h.disks(), h.missing())
+	return newUpdated(metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "%s%s%s", says(runs), h.disks(o), h.missing())
 }
 
 // preview says what the pool of an adopted host that is as it was found would change on it.
@@ -210,7 +210,7 @@ func (h *host) stopped(o outcome, hold string) *metav1.Condition {
 	}
 	if h.Report.State == agentv1.Unreconcilable {
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateUnreconcilableReason, "%s: %s. Correct the configuration, or %s%s",
-			rollout.LeadUnreconcilable.Of(h.Node.Name, runs, desired), strings.TrimPrefix(h.why(), "the host can't change to "+desired+": "), outlook.HowToRenew(h.Config), hold)
+			rollout.LeadUnreconcilable.Of(h.Node.Name, runs, desired), strings.TrimPrefix(h.why(), "the host can't change to "+desired+": "), h.renew(o), hold)
 	}
 	lead, how := rollout.LeadUndone, "and was undone"
 	why, isUnchanged := strings.CutPrefix(h.why(), "update to "+desired+": nothing was changed: ")
@@ -352,13 +352,18 @@ func (h *host) withOrigins(text string) string {
 	return text
 }
 
+// renew returns how to boot the host with the configuration of its pool.
+func (h *host) renew(o outcome) string {
+	return pool.Boot{Config: h.Config, Machine: h.Machine, Pools: o.in.pools}.HowToRenew()
+}
+
 // disks describes what the host does not have of its configuration, because it keeps its disks.
-func (h *host) disks() string {
+func (h *host) disks(o outcome) string {
 	if len(h.Report.OutdatedDisks) == 0 {
 		return ""
 	}
 	return fmt.Sprintf(", and keeps the disks with which it was installed instead of: %s. To install these, %s",
-		h.withOrigins(strings.Join(h.Report.OutdatedDisks, ", ")), outlook.HowToRenew(h.Config))
+		h.withOrigins(strings.Join(h.Report.OutdatedDisks, ", ")), h.renew(o))
 }
 
 // next says to what a host is updated next that runs a rendered config: the pool can have other settings only.

@@ -63,6 +63,10 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		h.Report, h.Config.Status.Update = rollout.Report{}, bootstrapv1.UpdateStatus{}
 	},
 		metav1.ConditionUnknown, "NoAgent", "keeps the configuration"),
+	Entry("no agent, after a move by labels", func(h *host, o *outcome) {
+		h.Report, h.Config.Status.Update, h.Config.Status.PoolRole = rollout.Report{}, bootstrapv1.UpdateStatus{}, "infra"
+		o.in.pools = []poolv1.MachineConfigPool{*o.in.pool, *controllertest.NewPool(clusterKey, "infra")}
+	}, metav1.ConditionUnknown, "NoAgent", "to update it, roll out its MachineDeployment to renew it, see docs/pools.md#renewing-machines (the new Machine boots into pool worker unless you change spec.template of its MachineDeployment)"),
 	Entry("an agent that has not started yet", func(h *host, o *outcome) {
 		h.Report, h.Config.Status.Update, o.bootedWithAgent = rollout.Report{}, bootstrapv1.UpdateStatus{}, true
 		h.Config.Status.Boot.NodeReadyTime = &metav1.MicroTime{Time: o.now.Add(-time.Second)}

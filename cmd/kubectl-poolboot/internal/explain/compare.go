@@ -178,7 +178,7 @@ func (b *bootReport) compareConfiguration(s *subject) {
 		b.addAdoptionTask(s, updated)
 	}
 	if s.config.Status.Update.DesiredRevision == "" && !record.IsAdopted(s.config) && b.Stage.IsAfterBoot() && b.PoolConfiguration != "" && !pool.HasSameContent(b.Configuration, b.PoolConfiguration) {
-		b.addTask(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", outlook.OwnerOf(s.config), b.Pool, outlook.HowToRenew(s.config)))
+		b.addTask(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", outlook.OwnerOf(s.config), b.Pool, pool.Boot{Config: s.config, Machine: s.machine, Pools: s.pools}.HowToRenew()))
 	}
 }
 
