@@ -369,7 +369,7 @@ var _ = Describe("The systemd of a host", Ordered, func() {
 		Entry("kexec of two kernels", "Kexec", `linux /a\nlinux /b\n`, "it has two lines linux"),
 		Entry("kexec of a kernel that does not exist", "Kexec", `linux /boot/none\ninitrd /boot/none\noptions ro\n`, "open /boot/none: no such file or directory"),
 		Entry("kexec of what the running kernel refuses", "Kexec", `linux /etc/passwd\ninitrd /etc/passwd\noptions ro\n`, "the running kernel refuses to load /etc/passwd: "),
-		Entry("a soft reboot with systemd 252", "SoftReboot", "", "soft-reboot"),
+		Entry("a soft reboot with systemd 252", "SoftReboot", "", "a soft reboot needs systemd 254, and the host has systemd 252"),
 		Entry("a method that this version does not know", "Warm", "", "this agent knows no reboot method Warm"),
 	)
 

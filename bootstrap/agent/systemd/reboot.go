@@ -1,6 +1,7 @@
 package systemd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,11 @@ func (m Manager) Reboot(ctx context.Context, method update.RebootMethod) error {
 	switch method {
 	case update.FullReboot:
 	case update.SoftReboot:
+		if m.Lacks(method) {
+			version, _ := m.Runner.Run(ctx, systemctl, "--version")
+			line, _, _ := strings.Cut(string(version), " (")
+			return fmt.Errorf("a soft reboot needs systemd 254, and the host has %s", cmp.Or(strings.TrimSpace(line), "an earlier one"))
+		}
 		verb = "soft-reboot"
 	case update.Kexec:
 		verb = "kexec"

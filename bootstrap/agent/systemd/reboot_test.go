@@ -29,3 +29,8 @@ var _ = DescribeTable("A host lacks a reboot method without what it needs:", fun
 	Entry("soft reboot with systemd 252", update.SoftReboot, true, "/lib/systemd/system/reboot.target", ""),
 	Entry("never a full reboot", update.FullReboot, false),
 )
+
+var _ = It("A host that knows no soft reboot says so", func(ctx SpecContext) {
+	manager := systemd.Manager{Runner: command.Runner{Root: GinkgoT().TempDir()}}
+	Expect(manager.Reboot(ctx, update.SoftReboot)).To(MatchError(HavePrefix("a soft reboot needs systemd 254")))
+})
