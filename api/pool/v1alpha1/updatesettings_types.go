@@ -119,7 +119,7 @@ type StagingSettings struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=512
-	// +kubebuilder:validation:items:Pattern=`^[a-zA-Z0-9][a-zA-Z0-9-]*((\.[a-zA-Z0-9-]+)+(:[0-9]+)?|:[0-9]+)/[a-z0-9][a-zA-Z0-9._/-]*(:[a-zA-Z0-9_][a-zA-Z0-9_.-]*)?(@sha256:[0-9a-f]{64})?$`
+	// +kubebuilder:validation:XValidation:rule=`self.all(i, i.matches(r'^[a-zA-Z0-9][a-zA-Z0-9-]*((\.[a-zA-Z0-9-]+)+(:[0-9]+)?|:[0-9]+)/[a-z0-9][a-zA-Z0-9._/-]*(:[a-zA-Z0-9_][a-zA-Z0-9_.-]*)?(@sha256:[0-9a-f]{64})?$'))`,message="each image must have a registry with a dot or a port, such as registry.example/team/app:v1 or localhost:5000/app"
 	Prefetch []string `json:"prefetch,omitempty"`
 }
 
