@@ -127,8 +127,8 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	case o.err != nil:
 		return h.failed(o.err)
 	case o.revision != h.Desired() && h.WhyNotStaged(o.revision) != "":
-		return isNot(bootstrapv1.UpdateFailingReason, "%s, and its host cannot stage the update to %s, which it retries. Until then, it takes no place of spec.maxUnavailable: %s. "+
-			"Correct the configuration, the host, or what the host downloads from", says(runs), o.next(runs), h.withOrigins(h.WhyNotStaged(o.revision)))
+		return isNot(bootstrapv1.UpdateFailingReason, "%s, and its host cannot stage the update to %s: %s. It tries again at the latest after 30 minutes, and takes no place of spec.maxUnavailable before. "+
+			"Correct the configuration, the host, or what the host downloads from", says(runs), o.next(runs), h.withOrigins(strings.TrimPrefix(h.WhyNotStaged(o.revision), "stage "+o.in.pool.Status.Configuration.Name+": ")))
 	case isStagingLate:
 		return isNot(bootstrapv1.UpdateFailingReason, "%s, and its agent has not said for %s whether the update to %s is on the host. Until it says so, the host takes no place of "+
 			"spec.maxUnavailable. Check poolboot-agent.service and its journal on the host", says(runs), duration.HumanDuration(rollout.StagingPatience), o.next(runs))

@@ -106,12 +106,12 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	}, metav1.ConditionFalse, "CertificateNotAccepted", "another CA issued it"),
 	Entry("staging that fails", func(h *host, o *outcome) {
 		o.revision, o.in.pool.Status.Configuration.Name = oldRevision, "rendered-worker-3"
-		h.Report.Staging, h.Report.StagingProblem = oldRevision, "404 Not Found"
-	}, metav1.ConditionFalse, "UpdateFailing", "cannot stage the update to rendered-worker-3, which it retries", "404 Not Found"),
+		h.Report.Staging, h.Report.StagingProblem = oldRevision, "stage rendered-worker-3: 404 Not Found"
+	}, metav1.ConditionFalse, "UpdateFailing", "and its host cannot stage the update to rendered-worker-3: 404 Not Found. It tries again at the latest after 30 minutes, and takes no place of spec.maxUnavailable before. Correct"),
 	Entry("staging that fails for other settings of the pool", func(h *host, o *outcome) {
 		o.revision, o.in.pool.Status.Configuration.Name = oldRevision, "rendered-worker-2"
 		h.Report.Staging, h.Report.StagingProblem = oldRevision, "404 Not Found"
-	}, metav1.ConditionFalse, "UpdateFailing", "cannot stage the update to other settings of MachineConfigPool worker, which it retries", "404 Not Found"),
+	}, metav1.ConditionFalse, "UpdateFailing", "cannot stage the update to other settings of MachineConfigPool worker: 404 Not Found. It tries again"),
 	Entry("not told", func(h *host, _ *outcome) { h.Node.Annotations[agentv1.DesiredAnnotation] = oldRevision },
 		metav1.ConditionFalse, "Waiting", "is to be told what to run, and waits for its turn: see kubectl poolboot rollout plan worker -n edge"),
 	Entry("other hosts first", func(_ *host, o *outcome) {
