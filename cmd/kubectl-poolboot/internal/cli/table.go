@@ -46,6 +46,8 @@ type Table struct {
 	// MaxLines is how many lines a cell of the last column has at most, 0 for no limit. IsCut is true once one was cut.
 	MaxLines int
 	IsCut    bool
+	// LongLines is true if each row has one line, however long: in the log of a pipeline, others cannot be searched.
+	LongLines bool
 	// MinWidths and MaxWidths are the widths that columns have at least and at most, by their names.
 	MinWidths, MaxWidths map[string]int
 
@@ -75,8 +77,8 @@ func (t *Table) PrintColored(rows [][]string, colors []map[string]Color) error {
 		rows, t.hasHeader = slices.Insert(rows, 0, t.Header), true
 		colors = slices.Insert(slices.Clone(colors), 0, nil)
 	}
-	limit := width
-	if style.wide {
+	limit, isWide := width, style.wide || t.LongLines
+	if isWide {
 		limit = math.MaxInt
 	}
 	if t.printed == nil {
@@ -87,7 +89,7 @@ func (t *Table) PrintColored(rows [][]string, colors []map[string]Color) error {
 	}
 	most := make([]int, len(t.Header))
 	for i, name := range t.Header {
-		if most[i] = t.MaxWidths[name]; most[i] == 0 || style.wide {
+		if most[i] = t.MaxWidths[name]; most[i] == 0 || isWide {
 			most[i] = math.MaxInt
 		}
 	}

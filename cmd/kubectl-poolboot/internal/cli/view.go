@@ -93,6 +93,8 @@ func (v *View) Show(rows ...Row) error {
 			v.lines = &Table{Out: out, Header: v.Header, MaxWidths: v.MaxWidths}
 			if isTerminal(v.Out) {
 				v.lines.MaxLines = v.MaxLines
+			} else {
+				v.lines.LongLines = v.Watch
 			}
 			if v.Watch {
 				v.lines.Header, v.lines.MinWidths = append([]string{"TIME"}, v.Header...), v.MinWidths

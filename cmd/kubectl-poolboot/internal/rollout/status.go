@@ -132,7 +132,7 @@ func (o *statusOptions) view(header []string, maxLines int, pools ...poolv1.Mach
 		config = max(config, len(pools[i].Name+"@01234567"))
 	}
 	return &cli.View{Out: o.streams.Out, Output: &o.output, Watch: o.watch, Header: header, MaxLines: maxLines,
-		MinWidths: map[string]int{"STATE": state, "CURRENT": config, "DESIRED": config, "CONFIG": config, "UPDATED": len("100/100, paused"), "SINCE": len(cli.None)},
+		MinWidths: map[string]int{"STATE": len(bootstrapv1.CertificateNotAcceptedReason), "CURRENT": config, "DESIRED": config, "CONFIG": config, "UPDATED": len("100/100, paused"), "SINCE": len(cli.None)},
 		MaxWidths: map[string]int{"STATE": state}}
 }
 

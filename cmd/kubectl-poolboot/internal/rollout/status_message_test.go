@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"strings"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +38,13 @@ var _ = Describe("The messages of status", func() {
 		s := newSite(nil, newHost("a", oldConfig, newConfig, metav1.ConditionFalse, "Degraded", "Node a runs "+oldConfig+", and its agent reports: "+long))
 		Expect(clitest.Rows(s.run("status", "infra").Out)[1]).To(HaveSuffix(" 15m its agent reports: " + long))
 		Expect(clitest.Rows(s.run("status").Out)[1]).To(HaveSuffix(" host a: Degraded: its agent reports: " + long))
+	})
+
+	It("have one line for each change with --watch into a file", func() {
+		long := strings.Repeat("spec.updates.maintenanceWindow ", 20) + "is closed"
+		out := newSite(nil, newHost("a", oldConfig, newConfig, metav1.ConditionFalse, "Degraded", long)).run("status", "infra", "--watch").Out
+		Expect(strings.Split(out, "\n")).To(ContainElement(HaveSuffix(long)))
+		Expect(strings.Count(out, "\n")).To(Equal(2))
 	})
 
 	It("name the limits that hold a host, and the first hosts that take the places", func() {

@@ -99,7 +99,7 @@ var _ = Describe("status", func() {
 		Expect(strings.Index(lines[2], "stopped")).To(Equal(strings.Index(lines[0], "MESSAGE")), strings.Join(lines, "\n"))
 	},
 		Entry("AgentNotAnswering", bootstrapv1.AgentNotAnsweringReason),
-		Entry("CertificateNotAccepted, in two lines", bootstrapv1.CertificateNotAcceptedReason),
+		Entry("CertificateNotAccepted", bootstrapv1.CertificateNotAcceptedReason),
 	)
 
 	It("shows a long message whole in a file", func() {
