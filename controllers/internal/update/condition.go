@@ -289,14 +289,14 @@ func (h *host) unanswered(o outcome) *metav1.Condition {
 	}
 	if isLate, _ := h.answer(o.now); isLate {
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.AgentNotAnsweringReason, "Node %s was told to run %s, and its agent has not answered for %s%s. "+
-			"Check that the host runs, and poolboot-agent.service and its journal on it", h.Node.Name, desired, answerDeadline, reports)
+			"Check that the host runs, and poolboot-agent.service and its journal on it", h.Node.Name, desired, duration.HumanDuration(answerDeadline), reports)
 	}
 	if h.Report.State == agentv1.Done && h.Report.Reason != "" { // what failed with an earlier config has another state
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateFailingReason, "Node %s was told to run %s, and its agent cannot begin, which it retries: %s. "+
 			"Correct the configuration, the host, or what the host downloads from", h.Node.Name, desired, h.why())
 	}
 	told, notReady := "just now", ""
-	does := fmt.Sprintf("its agent has %s to answer", answerDeadline)
+	does := fmt.Sprintf("its agent has %s to answer", duration.HumanDuration(answerDeadline))
 	if h.isDownloading() {
 		does = agentv1.StagingDownloads
 	}
@@ -313,7 +313,7 @@ func (h *host) unanswered(o outcome) *metav1.Condition {
 func (h *host) notStarted(o outcome) *metav1.Condition {
 	if isLate, _ := h.start(o.now); isLate {
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.AgentNotAnsweringReason, "Node %s is Ready, and its agent has not reported for %s. "+
-			"Check poolboot-agent.service and its journal on the host", h.Node.Name, answerDeadline)
+			"Check poolboot-agent.service and its journal on the host", h.Node.Name, duration.HumanDuration(answerDeadline))
 	}
 	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s is Ready, and its agent has not reported yet: if it does not, "+
 		"check poolboot-agent.service on the host", h.Node.Name)

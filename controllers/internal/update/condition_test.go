@@ -74,21 +74,21 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	Entry("an agent that does not start", func(h *host, o *outcome) {
 		h.Report, h.Config.Status.Update, o.bootedWithAgent = rollout.Report{}, bootstrapv1.UpdateStatus{}, true
 		h.Config.Status.Boot.NodeReadyTime = &metav1.MicroTime{Time: o.now.Add(-answerDeadline)}
-	}, metav1.ConditionFalse, "AgentNotAnswering", "has not reported for 10m0s", "poolboot-agent.service"),
+	}, metav1.ConditionFalse, "AgentNotAnswering", "has not reported for 10m", "poolboot-agent.service"),
 	Entry("no answer yet", func(h *host, o *outcome) {
 		h.Report.Target = oldRevision
 		h.Config.Status.Update.UnansweredTime = &metav1.Time{Time: o.now.Add(-time.Minute)}
-	}, metav1.ConditionFalse, "Waiting", "was told at 20", "Z to run ", ", and its agent has 10m0s to answer"),
+	}, metav1.ConditionFalse, "Waiting", "was told at 20", "Z to run ", ", and its agent has 10m to answer"),
 	Entry("no answer yet from a host whose Node is not Ready", func(h *host, _ *outcome) {
 		h.Report.Target, h.Node.Status.Conditions = oldRevision, []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
-	}, metav1.ConditionFalse, "Waiting", "has 10m0s to answer. The Node is not Ready: see the condition NodeInPool"),
+	}, metav1.ConditionFalse, "Waiting", "has 10m to answer. The Node is not Ready: see the condition NodeInPool"),
 	Entry("a download that fails", func(h *host, o *outcome) {
 		h.Report.Target, h.Report.Reason = oldRevision, "file /etc/big: connection refused"
 		h.Config.Status.Update.UnansweredTime = &metav1.Time{Time: o.now.Add(-time.Minute)}
 	}, metav1.ConditionFalse, "UpdateFailing", "was told to run rendered-worker-2, and its agent cannot begin, which it retries: file /etc/big: connection refused"),
 	Entry("no answer yet after another config failed", func(h *host, _ *outcome) {
 		h.Report.Target, h.Report.Reason, h.Report.State = oldRevision, "the kubelet does not start", agentv1.Degraded
-	}, metav1.ConditionFalse, "Waiting", "has 10m0s to answer"),
+	}, metav1.ConditionFalse, "Waiting", "has 10m to answer"),
 	Entry("almost done", func(h *host, _ *outcome) { h.Report.State = agentv1.Verifying }, metav1.ConditionFalse, "Verifying", "must stay Ready"),
 	Entry("almost done for too long", func(h *host, o *outcome) {
 		h.Report.State = agentv1.Verifying
@@ -97,7 +97,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	Entry("no answer for too long", func(h *host, o *outcome) {
 		h.Report.Target, h.Report.Reason = oldRevision, "the disk is full"
 		h.Config.Status.Update.UnansweredTime = &metav1.Time{Time: o.now.Add(-answerDeadline)}
-	}, metav1.ConditionFalse, "AgentNotAnswering", "has not answered for 10m0s. The agent reports: the disk is full. Check that the host runs", "poolboot-agent.service"),
+	}, metav1.ConditionFalse, "AgentNotAnswering", "has not answered for 10m. The agent reports: the disk is full. Check that the host runs", "poolboot-agent.service"),
 	Entry("no answer, because the certificate is not accepted", func(h *host, _ *outcome) {
 		h.Report.Target, h.Report.Reason = oldRevision, agentv1.CertificateNotAccepted+": another CA issued it"
 	}, metav1.ConditionFalse, "CertificateNotAccepted", "another CA issued it. ", "certificate-authority-data in the Secret "+clusterKey.Namespace+"/"+clusterKey.Name+"-kubeconfig", "clock"),
