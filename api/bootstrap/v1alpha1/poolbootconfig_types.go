@@ -10,7 +10,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.poolRetention) && self.poolRetention == 'Host')",message="Host needs a Machine: leave it out",fieldPath=".poolRetention",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.host) || has(self.poolRole)",message="host needs poolRole: without a Machine there are no labels to decide by",fieldPath=".poolRole",reason=FieldValueRequired
 // +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.configSource) && self.configSource.type == 'Inline')",message="a host without a Machine needs configSource.type Server",fieldPath=".configSource.type",reason=FieldValueForbidden
-// +kubebuilder:validation:XValidation:rule="has(self.join) != (has(self.host) && self.host.type == 'Node')",message="it is required, but for a host of type Node, which has joined before",fieldPath=".join",reason=FieldValueInvalid
+// +kubebuilder:validation:XValidation:rule="has(self.join) || has(self.host) && self.host.type == 'Node'",message="it says how the host joins the cluster",fieldPath=".join",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:rule="!has(self.join) || !has(self.host) || self.host.type != 'Node'",message="a host of type Node has joined before: leave it out",fieldPath=".join",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!(has(self.host) && self.host.type == 'Node') || !has(self.configSource) && !has(self.nodeNameSource)",message="a host of type Node does not boot: leave out configSource and nodeNameSource",fieldPath=".host.type",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="has(self.host) == has(oldSelf.host)",message="host can't be added or removed: create another PoolbootConfig",fieldPath=".host",reason=FieldValueForbidden
 type PoolbootConfigSpec struct {

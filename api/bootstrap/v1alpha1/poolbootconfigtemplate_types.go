@@ -14,7 +14,7 @@ type PoolbootConfigTemplateResource struct {
 
 	// spec is the spec of every PoolbootConfig that is created.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="has(self.join)",message="it is required",fieldPath=".join",reason=FieldValueRequired
+	// +kubebuilder:validation:XValidation:rule="has(self.join)",message="it says how the hosts join the cluster",fieldPath=".join",reason=FieldValueRequired
 	Spec BootSpec `json:"spec,omitempty,omitzero"`
 }
 
