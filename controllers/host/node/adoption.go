@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
@@ -22,8 +24,10 @@ func asFound(node *corev1.Node, f facts) *decision {
 	if byLabels, err := pool.Decide(node.Labels, nil); err == nil && byLabels.ControlPlane {
 		return notInPool(bootstrapv1.ControlPlaneNodeReason, "Node %s has the labels of a control plane, which is in no pool: delete PoolbootConfig %s", node.Name, f.config.Name)
 	}
-	_, declared, _ := poolWithLabels(f.pools, f.config.Status.PoolRole)
-	release(node, declared)
+	if p, declared, err := poolWithLabels(f.pools, cmp.Or(f.config.Status.PoolRole, f.config.Spec.PoolRole)); err == nil {
+		release(node, declared, nodev1.CoreTaints(p.Spec.Node.Taints))
+	}
+	delete(node.Labels, poolv1.NodePoolLabel)
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeConfigAnnotation, record.Key(f.config).String())
 	d := notInPool(bootstrapv1.AdoptionPreviewReason, "Node %s is adopted for pool %q and as it was found: see the condition %s for what the pool changes, and set spec.host.adoption to %s to put the Node in the pool",
 		node.Name, f.config.Spec.PoolRole, bootstrapv1.UpdatedCondition, bootstrapv1.AdoptionFollow)
@@ -44,14 +48,7 @@ func adopt(node *corev1.Node, f facts) (problem *decision) {
 	if err != nil {
 		return notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s can't be adopted: %s", node.Name, err)
 	}
-	var added []string
-	for _, key := range slices.Sorted(maps.Keys(declared)) {
-		if _, has := node.Labels[key]; !has {
-			added = append(added, key+"="+declared[key])
-		}
-	}
-	registration.AddLabels(node, declared)
-	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeAdoptedLabelsAnnotation, strings.Join(added, ","))
+	addDeclared(node, declared)
 	role, problem := decideRole(node, f)
 	if problem == nil && role != f.config.Spec.PoolRole {
 		problem = notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s can't be adopted for pool %q: with its own labels, it would be in pool %q: correct them, or spec.poolRole of PoolbootConfig %s",
@@ -60,15 +57,40 @@ func adopt(node *corev1.Node, f facts) (problem *decision) {
 	return problem
 }
 
-// release removes from the Node of an adopted host what its pool has added: of the labels that the pool declares, those
-// that are listed.
-func release(node *corev1.Node, declared map[string]string) {
-	added := strings.Split(node.Annotations[poolv1.NodeAdoptedLabelsAnnotation], ",")
-	maps.DeleteFunc(node.Labels, func(key, value string) bool { return declared[key] == value && slices.Contains(added, key+"="+value) })
+// addDeclared adds the labels of its pool to the Node of an adopted host, and those that it did not have to the list of
+// them.
+func addDeclared(node *corev1.Node, declared map[string]string) {
+	added := listed(node, poolv1.NodeAdoptedLabelsAnnotation)
+	for key, value := range declared {
+		if label := key + "=" + value; !metav1.HasLabel(node.ObjectMeta, key) && !slices.Contains(added, label) {
+			added = append(added, label)
+		}
+	}
+	slices.Sort(added)
+	registration.AddLabels(node, declared)
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeAdoptedLabelsAnnotation, strings.Join(added, ","))
+}
 
-	applied := strings.Split(node.Annotations[poolv1.NodeAppliedTaintsAnnotation], ",")
-	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return slices.Contains(applied, taint.ToString()) })
-	delete(node.Labels, poolv1.NodePoolLabel)
+// release removes from the Node of an adopted host what its pool has added: of the labels and taints that the pool
+// declares, those that are listed. Root on a host can write the lists.
+func release(node *corev1.Node, declared map[string]string, taints []corev1.Taint) {
+	added, applied := listed(node, poolv1.NodeAdoptedLabelsAnnotation), listed(node, poolv1.NodeAppliedTaintsAnnotation)
+	maps.DeleteFunc(node.Labels, func(key, value string) bool { return declared[key] == value && slices.Contains(added, key+"="+value) })
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return slices.Contains(applied, taint.ToString()) && slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.ToString() == taint.ToString() })
+	})
 	delete(node.Annotations, poolv1.NodeAdoptedLabelsAnnotation)
 	delete(node.Annotations, poolv1.NodeAppliedTaintsAnnotation)
+}
+
+// listed returns what an annotation of a Node lists.
+func listed(node *corev1.Node, annotation string) []string {
+	return strings.FieldsFunc(node.Annotations[annotation], func(r rune) bool { return r == ',' })
+}
+
+// hasPoolConfig reports whether the Node of an adopted host says that the host was told to have the configuration of a
+// pool. clusterctl move drops the record of that.
+func hasPoolConfig(node *corev1.Node) bool {
+	told := node.Annotations[agentv1.DesiredConfigAnnotation]
+	return told != "" && told != agentv1.AsFoundConfig
 }

@@ -86,6 +86,45 @@ var _ = Describe("The decision about a Node that Poolboot did not boot", func() 
 		Expect(decide(f).node.Labels).To(HaveKeyWithValue("example.com/rack", "owner"))
 	})
 
+	It("removes no taint that its pool does not declare, whatever the host writes on its Node", func() {
+		f := situation(adopted(bootstrapv1.AdoptionPreview), noMachine, owned, func(node *corev1.Node) {
+			node.Annotations = map[string]string{poolv1.NodeAppliedTaintsAnnotation: "example.com/owner:NoSchedule"}
+		})
+		Expect(decide(f).node.Spec.Taints).To(Equal(f.node.Spec.Taints))
+	})
+
+	It("keeps what its pool gave it after clusterctl move has dropped the status, until its host is as it was found", func() {
+		d, f := follow()
+		f.node = d.node
+		f.config.Spec.Host.Adoption, f.config.Status = bootstrapv1.AdoptionPreview, bootstrapv1.PoolbootConfigStatus{}
+		f.node.Annotations[agentv1.DesiredConfigAnnotation] = "rendered-infra-1"
+		moved := decide(f)
+		Expect(moved.node).To(BeNil(), "its host has the configuration of the pool")
+		Expect(moved.record.pool).To(Equal("infra"))
+		f.node.Annotations[agentv1.DesiredConfigAnnotation] = agentv1.AsFoundConfig
+		original := situation(owned).node
+		returned := decide(f).node
+		Expect(returned.Labels).To(Equal(original.Labels))
+		Expect(returned.Spec.Taints).To(Equal(original.Spec.Taints))
+	})
+
+	DescribeTable("still knows what its pool gave the Node", func(change func(*corev1.Node)) {
+		d, f := follow()
+		f.node, f.config.Status.NodeRef = d.node, d.record.node
+		change(f.node)
+		f.node = decide(f).node
+		f.config.Status.NodeRef.UID = string(f.node.UID)
+		f.config.Spec.Host.Adoption = bootstrapv1.AdoptionPreview
+		f.config.Status.Update.Desired.Name = agentv1.AsFoundConfig
+		original := situation(owned).node
+		d = decide(f)
+		Expect(d.node.Labels).To(Equal(original.Labels))
+		Expect(d.node.Spec.Taints).To(Equal(original.Spec.Taints))
+	},
+		Entry("after it was deleted and has registered again", func(node *corev1.Node) { owned(node); node.UID = "another" }),
+		Entry("after somebody removed the label of its pool", func(node *corev1.Node) { delete(node.Labels, poolv1.NodePoolLabel) }),
+	)
+
 	DescribeTable("refuses", func(reason string, changes ...any) {
 		for _, policy := range []bootstrapv1.AdoptionPolicy{bootstrapv1.AdoptionPreview, bootstrapv1.AdoptionFollow} {
 			d := decide(situation(append([]any{adopted(policy), noMachine, owned}, changes...)...))

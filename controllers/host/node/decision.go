@@ -99,7 +99,7 @@ func decideNode(f facts) *decision {
 	isReregistered := recorded.IsDefined() && recorded.UID != string(f.node.UID)
 	node := f.node.DeepCopy()
 	switch {
-	case record.IsAsFound(f.config):
+	case record.IsAsFound(f.config) && (f.config.Status.Update.Desired.Name != "" || !hasPoolConfig(node)):
 		return asFound(node, f)
 	case record.IsAdopted(f.config) && node.Labels[poolv1.NodePoolLabel] == "" && !isReregistered:
 		if problem := adopt(node, f); problem != nil {
@@ -247,6 +247,9 @@ func restore(node *corev1.Node, f facts) error {
 	}
 	if !record.IsNodeOf(node, f.config) {
 		removeOutdatedLabels(node, declared, f)
+	}
+	if record.IsAdopted(f.config) {
+		addDeclared(node, declared)
 	}
 	registration.AddLabels(node, declared)
 	metav1.SetMetaDataLabel(&node.ObjectMeta, poolv1.NodePoolLabel, p.Spec.PoolRole)
