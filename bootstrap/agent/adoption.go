@@ -62,10 +62,14 @@ func (a *Agent) driftFrom(ctx context.Context, t *target) ([]update.Drift, error
 	return drift, ctx.Err()
 }
 
-// isPreviewDue reports whether what the first update changes is not known, or is from before the last check of the
+// hasNext reports whether everything is done about the update that the host gets next, until it gets it. Before somebody
+// agrees to the first update of a host that Poolboot did not boot, that is a preview from after the last check of the
 // host.
-func (a *Agent) isPreviewDue() bool {
-	return a.current.isAsFound && (a.report.preview == "" || a.previewedAt < a.checkedAt)
+func (a *Agent) hasNext(revision string) bool {
+	if !a.current.isAsFound {
+		return a.store.isStaged(revision)
+	}
+	return strings.HasPrefix(a.report.preview, revision+" ") && a.previewedAt >= a.checkedAt
 }
 
 // preview describes what the first update of a host changes that Poolboot did not boot, as

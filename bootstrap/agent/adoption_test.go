@@ -9,6 +9,7 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
@@ -90,6 +91,35 @@ var _ = Describe("A host that Poolboot did not boot", func() {
 		delete(w.node.Annotations, agentv1.NextAnnotation)
 		Expect(w.run()).To(Succeed())
 		Expect(w.node.Annotations).NotTo(HaveKey(agentv1.PreviewAnnotation))
+	})
+
+	It("pulls no image and no operating system before somebody agrees", func() {
+		const address = "https://files.example/module.ko"
+		config := withFiles("/etc/drain/f", "")
+		contents := &config.Ignition.Storage.Files[0].Contents
+		contents.Source, contents.Verification.Hash = ptr.To(address), ptr.To("sha256-ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+		w, _ := foundHost(owned)
+		w.contents[address] = []byte("abc")
+		revision := next(w, w.assign("rendered-a", config, func(a *assignment.Assignment) {
+			a.Staging = &assignment.Staging{BytesPerSecond: 1 << 20, Images: []string{"registry.example/a:1"}}
+		}))
+		Expect(w.run()).To(Succeed())
+		Expect(w.node.Annotations[agentv1.PreviewAnnotation]).To(HavePrefix(revision + " "))
+		Expect(w.steps).NotTo(ContainElement(ContainSubstring("pull")))
+		w.node.Annotations[agentv1.DesiredAnnotation] = revision
+		delete(w.node.Annotations, agentv1.NextAnnotation)
+		Expect(w.run()).To(Succeed())
+		Expect(w.steps).To(ContainElement("after pull registry.example/a:1"))
+		Expect(w.read("etc/drain/f")).To(Equal("abc"))
+	})
+
+	It("says what another configuration of its pool would change, soon after the pool has it", func() {
+		w, _ := foundHost(owned)
+		next(w, w.assign("rendered-a", pool()))
+		Expect(w.run()).To(Succeed())
+		revision := next(w, w.assign("rendered-b", withFiles("/etc/other", "new")))
+		Expect(w.run()).To(Succeed())
+		Expect(w.node.Annotations[agentv1.PreviewAnnotation]).To(And(HavePrefix(revision+" "), ContainSubstring("/etc/other: Missing")))
 	})
 
 	It("has its pool's configuration without a drain, an action or a write where it has everything already", func() {

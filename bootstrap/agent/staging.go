@@ -42,7 +42,7 @@ func (a *Agent) stageNext(ctx context.Context, node Node, wait time.Duration) (t
 		}
 		return wait, nil
 	}
-	if a.store.isStaged(next) && !a.isPreviewDue() {
+	if a.hasNext(next) {
 		a.report.staging = next
 		return wait, nil
 	}
@@ -118,7 +118,7 @@ func (a *Agent) stageRevision(ctx context.Context, revision string) error {
 		return err
 	}
 	after, err := a.fetchTarget(limited, revision, document, assigned)
-	if unreadable := (*unreadableError)(nil); errors.As(err, &unreadable) && isReplaced {
+	if unreadable := (*unreadableError)(nil); errors.As(err, &unreadable) && isReplaced && !a.current.isAsFound {
 		return a.store.putContents(stagedName, []byte(revision)) // the other program can read it
 	}
 	if err != nil {
@@ -128,8 +128,9 @@ func (a *Agent) stageRevision(ctx context.Context, revision string) error {
 	if err != nil {
 		return err
 	}
-	if u.isAdoption() {
+	if u.isAdoption() { // it is staged once somebody agrees
 		a.report.preview, a.previewedAt = a.preview(u), a.Clock.Uptime()
+		return a.keepContentsOf(u.after)
 	}
 	return a.stage(ctx, u)
 }
@@ -153,9 +154,21 @@ func (a *Agent) stage(ctx context.Context, u *hostUpdate) error {
 	if u.isRepair() || a.store.isStaged(u.after.revision) {
 		return nil
 	}
-	entries := hosttree.New(u.after.config.Ignition)
-	kept := map[string]bool{a.offeredProgram(u.after.Agent): true}
-	for _, entry := range entries {
+	if err := a.keepContentsOf(u.after); err != nil { // of an update that this one replaces
+		return err
+	}
+	if u.plan.IsPossible() {
+		if err := a.stageParts(ctx, u, hosttree.New(u.after.config.Ignition)); err != nil {
+			return fmt.Errorf("stage %s: %w", u.after.Config.Name, err)
+		}
+	}
+	return a.store.putContents(stagedName, []byte(u.after.revision))
+}
+
+// keepContentsOf deletes what was downloaded and is not part of a target.
+func (a *Agent) keepContentsOf(t *target) error {
+	kept := map[string]bool{a.offeredProgram(t.Agent): true}
+	for _, entry := range hosttree.New(t.config.Ignition) {
 		for _, source := range entry.Sources {
 			key, err := keyOf(source)
 			if err != nil {
@@ -164,15 +177,7 @@ func (a *Agent) stage(ctx context.Context, u *hostUpdate) error {
 			kept[key] = true
 		}
 	}
-	if err := a.store.keepContents(kept); err != nil { // of an update that this one replaces
-		return err
-	}
-	if u.plan.IsPossible() {
-		if err := a.stageParts(ctx, u, entries); err != nil {
-			return fmt.Errorf("stage %s: %w", u.after.Config.Name, err)
-		}
-	}
-	return a.store.putContents(stagedName, []byte(u.after.revision))
+	return a.store.keepContents(kept)
 }
 
 // stageParts downloads the contents of files, the operating system and images.
