@@ -9,6 +9,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
@@ -56,7 +57,7 @@ var _ = Describe("The capacity of a pool", func() {
 		Expect(after(2*time.Hour, 0, 12)).To(BeZero())
 	})
 
-	It("does not include a host from when it is in another pool", func() {
+	DescribeTable("does not include a host from when it is", func(leave func(*bootstrapv1.PoolbootConfig)) {
 		objects := []client.Object{cluster(), newPool("worker", "worker", time.Hour), newPool("infra", "infra", 0)}
 		for _, name := range []string{"a", "b"} {
 			c := joined(machine(name, "infra", "", true))
@@ -68,13 +69,21 @@ var _ = Describe("The capacity of a pool", func() {
 
 		moved := objects[len(objects)-1].(*bootstrapv1.PoolbootConfig)
 		Expect(f.Get(ctx(), client.ObjectKeyFromObject(moved), moved)).To(Succeed())
-		moved.Status.PoolRole = "worker"
+		leave(moved)
+		status := moved.Status.DeepCopy()
+		Expect(f.Update(ctx(), moved)).To(Succeed())
+		moved.Status = *status
 		Expect(f.Status().Update(ctx(), moved)).To(Succeed())
 		f.crash = func(verb string) bool { return verb == "patch status" }
 		_, err := f.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: "infra"}})
 		Expect(err).To(MatchError(errCrash), "it is tried again")
 		f.crash = func(string) bool { return false }
 		Expect(f.reconcile("infra").Status.CapacityHostCount).To(BeEquivalentTo(1))
-		Expect(f.reconcile("worker").Status.CapacityHostCount).To(BeEquivalentTo(1))
-	})
+	},
+		Entry("in another pool", func(c *bootstrapv1.PoolbootConfig) { c.Status.PoolRole = "worker" }),
+		Entry("again as it was found", func(c *bootstrapv1.PoolbootConfig) {
+			c.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeNode, NodeName: c.Name, Adoption: bootstrapv1.AdoptionPreview}
+			c.Status.Update.Desired.Name = agentv1.AsFoundConfig
+		}),
+	)
 })

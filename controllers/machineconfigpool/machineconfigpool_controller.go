@@ -207,7 +207,7 @@ type scope struct {
 	configs []poolv1.MachineConfig
 	// machines are the PoolbootConfigs whose recorded pool is this pool.
 	machines []bootstrapv1.PoolbootConfig
-	// moved is how many hosts of the pool are in another pool since the last reconcile.
+	// moved is how many hosts of the pool are in another pool, or again as they were found, since the last reconcile.
 	moved int32
 	// unrecorded is true while a Machine that has joined, and can be in the pool, has no recorded configuration:
 	// directly after clusterctl move.
@@ -276,10 +276,11 @@ func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*
 		return record.HasJoined(&c) && c.Status.Boot.ServedConfiguration.Name == "" && (c.Status.PoolRole == "" || c.Status.PoolRole == p.Spec.PoolRole)
 	})
 	s.machines = slices.DeleteFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool {
-		if role := c.Status.PoolRole; role != "" && role != p.Spec.PoolRole && s.cache.joined.Has(c.Name) {
+		role, isAsFound := c.Status.PoolRole, record.IsAsFound(&c)
+		if role != "" && (role != p.Spec.PoolRole || isAsFound) && s.cache.joined.Has(c.Name) {
 			s.moved++
 		}
-		return c.Status.PoolRole != p.Spec.PoolRole || record.IsAsFound(&c)
+		return role != p.Spec.PoolRole || isAsFound
 	})
 	return s, nil
 }
