@@ -2,6 +2,7 @@ package bootstrapdata
 
 import (
 	"context"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -26,9 +27,12 @@ func (r *Phases) recordAdoption(ctx context.Context, s *state) error {
 	return s.PatchMetadata(ctx, func(config *bootstrapv1.PoolbootConfig) {
 		record.RevokeToken(config)
 		metav1.SetMetaDataAnnotation(&config.ObjectMeta, bootstrapv1.PointerIDAnnotation, bootstrapv1.AdoptedPointerID)
-		if len(config.OwnerReferences) == 0 {
-			config.OwnerReferences = []metav1.OwnerReference{owner}
+		// The PoolbootConfig can be older than the Node, or than what Cluster API knows of it.
+		owners := slices.DeleteFunc(config.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == s.Cluster.UID && owner.UID != o.UID })
+		if len(owners) == 0 {
+			owners = []metav1.OwnerReference{owner}
 		}
+		config.OwnerReferences = owners
 	})
 }
 

@@ -72,6 +72,19 @@ var _ = Describe("A host without a Machine", func() {
 		}
 	})
 
+	It("gets its Machine as the owner also if it was adopted before the Machine had its Node", func(ctx SpecContext) {
+		machine := newMachine(nil)
+		machine.Labels = map[string]string{clusterv1.ClusterNameLabel: newCluster().Name}
+		s := newSite(newCluster(), newConfig(withoutMachine, func(config *bootstrapv1.PoolbootConfig) {
+			config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeNode, NodeName: "edge-7", Adoption: bootstrapv1.AdoptionPreview}
+		}), machine, newPool("worker"), newPool("infra"))
+		Expect(s.settle(ctx).OwnerReferences).To(ConsistOf(HaveField("Kind", "Cluster")))
+		Expect(s.Get(ctx, client.ObjectKeyFromObject(machine), machine)).To(Succeed())
+		machine.Status.NodeRef.Name = "edge-7"
+		Expect(s.Status().Update(ctx, machine)).To(Succeed())
+		Expect(s.settle(ctx).OwnerReferences).To(ConsistOf(HaveField("Kind", "Machine")))
+	})
+
 	It("keeps its Node if it was adopted, without what Poolboot wrote to it", func(ctx SpecContext) {
 		s := newSite(newCluster(), newConfig(enrolledHost, deleted(0), func(config *bootstrapv1.PoolbootConfig) {
 			config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeNode, NodeName: "edge-7", Adoption: bootstrapv1.AdoptionFollow}
