@@ -176,6 +176,67 @@ var _ = Describe("A host that Poolboot did not boot", func() {
 		Expect(differing(w.snapshot(), before)).To(BeEmpty())
 	})
 
+	It("is as its owner left it if somebody takes the agreement back before its Node is drained", func() {
+		var before map[string]string
+		w, first := foundHost(func(w *world) { owned(w); before = w.snapshot() })
+		w.drains = false
+		revision := w.offer(w.assign("rendered-a", pool()))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Draining " + revision))
+		w.offered, w.node.Annotations[agentv1.DesiredAnnotation] = first, first
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + first))
+		Expect(differing(w.snapshot(), before)).To(BeEmpty())
+	})
+
+	for _, losesPower := range []bool{false, true} {
+		how := map[bool]string{false: "by a killed agent", true: "by a power failure"}[losesPower]
+		It("returns to what its owner made of it, interrupted at any step "+how, func() {
+			for stopAt := 0; ; stopAt++ {
+				var before map[string]string
+				w, first := foundHost(func(w *world) { owned(w); before = w.snapshot() })
+				w.offer(w.assign("rendered-a", pool()))
+				Expect(w.run()).To(Succeed())
+				w.steps = nil
+				w.offered, w.node.Annotations[agentv1.DesiredAnnotation] = first, first
+				w.stopAt, w.losesPower = stopAt, losesPower
+				Expect(w.run()).To(Succeed(), "interrupted at step %d", stopAt)
+				Expect(w.state()).To(Equal("Done "+first), "interrupted at step %d", stopAt)
+				Expect(differing(w.snapshot(), before)).To(BeEmpty(), "interrupted at step %d", stopAt)
+				if stopAt > 0 && len(w.steps) < stopAt {
+					Expect(stopAt).To(BeNumerically(">", 20), "there are not enough steps")
+					break
+				}
+			}
+		})
+	}
+
+	It("is as its owner left it once the undo of its first update has ended and the agreement is taken back", func() {
+		var before map[string]string
+		w, first := foundHost(func(w *world) { owned(w); before = w.snapshot() })
+		w.isBroken = func() bool { return w.read("etc/f") == "pool" }
+		revision := w.offer(w.assign("rendered-a", pool()))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + revision))
+		w.offered, w.node.Annotations[agentv1.DesiredAnnotation] = first, first
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + first))
+		Expect(differing(w.snapshot(), before)).To(BeEmpty())
+	})
+
+	It("returns also if its owner or its pool changed files in between", func() {
+		w, first := foundHost(owned)
+		w.offer(w.assign("rendered-a", pool()))
+		Expect(w.run()).To(Succeed())
+		w.offer(w.assign("rendered-b", withFiles("/etc/f", "pool 2", "/etc/same", "other")))
+		Expect(w.run()).To(Succeed())
+		Expect(w.read("etc/same")).To(Equal("other"))
+		w.offered, w.node.Annotations[agentv1.DesiredAnnotation] = first, first
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + first))
+		Expect(w.read("etc/f") + w.read("etc/same")).To(Equal("ownersame"))
+	})
+
 	It("refuses a configuration with disks, and keeps its own if the pool has them for new hosts only", func() {
 		w, _ := foundHost(owned)
 		revision := next(w, w.assign("rendered-a", withDisk("a", "/dev/sda", "x")))
