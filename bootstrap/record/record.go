@@ -118,6 +118,12 @@ func IsAsFound(config *bootstrapv1.PoolbootConfig) bool {
 	return IsPreview(config) && (update.Desired.Name == "" || update.Desired.Name == agentv1.AsFoundConfig) && update.Slot == ""
 }
 
+// LacksConfiguration reports whether a host has joined, and nothing is recorded about what it runs, as just after
+// clusterctl move. An adopted host that is to be as it was found needs no rendered config for that.
+func LacksConfiguration(config *bootstrapv1.PoolbootConfig) bool {
+	return HasJoined(config) && config.Status.Boot.ServedConfiguration.Name == "" && !IsPreview(config)
+}
+
 // IsEnrolled reports whether the host of a PoolbootConfig enrolled with a token. Such a host needs no data Secret.
 func IsEnrolled(config *bootstrapv1.PoolbootConfig) bool { return HostKindOf(config) == EnrolledHost }
 

@@ -61,8 +61,8 @@ func IsInPool(role string, config *bootstrapv1.PoolbootConfig) bool {
 
 // HostsOfPool returns the hosts that are recorded in the pool with a role, one of these pools, and have joined, in the
 // order of the PoolbootConfigs of the Cluster. A host that has not joined yet is not among them: it was never
-// available. A host without a record is among them if it can be in the pool: it can be in the middle of an update. It
-// keeps pointers to the objects.
+// available. A host without a record is among them if it can be in the pool: it can be in the middle of an update. One
+// that was adopted was there only if its Node is in a pool. It keeps pointers to the objects.
 func HostsOfPool(
 	role string, pools []poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig, machines []clusterv1.Machine, nodes []corev1.Node,
 ) (hosts []*Host) {
@@ -83,7 +83,8 @@ func HostsOfPool(
 			if claimed == nil {
 				claimed = NodesByConfig(nodes)
 			}
-			if h := Unrecorded(pools, c, machine, claimed[record.Key(c)]); h.CanBeIn(role) {
+			h := Unrecorded(pools, c, machine, claimed[record.Key(c)])
+			if h.CanBeIn(role) && (!record.IsAdopted(c) || h.Node != nil && h.Node.Labels[poolv1.NodePoolLabel] != "") {
 				hosts = append(hosts, h)
 			}
 		}

@@ -130,7 +130,7 @@ func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 	}
 	for i := range u.machines.Items {
 		c := &u.machines.Items[i]
-		if c.Status.Boot.ServedConfiguration.Name == "" && record.HasJoined(c) {
+		if record.LacksConfiguration(c) {
 			return nil, false
 		}
 		names[c.Status.Boot.ServedConfiguration.Name], names[c.Status.Update.Desired.Name] = true, true

@@ -140,6 +140,15 @@ var _ = Describe("Rendered configs", func() {
 		Expect(existingNames()).To(ConsistOf(renderedNames[0], renderedNames[5], renderedNames[6], renderedNames[7]))
 	})
 
+	It("do not stay for a host that Poolboot did not boot, and that is in no pool", func() {
+		waiting := machine("m1", "infra", "", false)
+		waiting.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeNode, NodeName: "edge-7", Adoption: bootstrapv1.AdoptionPreview}
+		waiting.Annotations = map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
+		Expect(s.Create(ctx(), waiting)).To(Succeed())
+		s.reconcile("infra")
+		Expect(existingNames()).To(ConsistOf(renderedNames[5], renderedNames[6], renderedNames[7]))
+	})
+
 	It("all stay while the pool cannot be rendered", func() {
 		infra.Spec.Config.Raw = []byte(`{"ignition":{"version":"9.0.0"}}`)
 		Expect(s.Update(ctx(), infra)).To(Succeed())

@@ -273,7 +273,7 @@ func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*
 		return nil, fmt.Errorf("PoolbootConfigs of Cluster %s: %w", key, err)
 	}
 	s.unrecorded = slices.ContainsFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool {
-		return record.HasJoined(&c) && c.Status.Boot.ServedConfiguration.Name == "" && (c.Status.PoolRole == "" || c.Status.PoolRole == p.Spec.PoolRole)
+		return record.LacksConfiguration(&c) && (c.Status.PoolRole == "" || c.Status.PoolRole == p.Spec.PoolRole)
 	})
 	s.machines = slices.DeleteFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool {
 		role, isAsFound := c.Status.PoolRole, record.IsAsFound(&c)
