@@ -118,4 +118,18 @@ var _ = Describe("An adopted host", func() {
 		Expect(w.slots(ctx)).NotTo(ContainElement(hostName(0)))
 		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.AdoptionPreviewReason))
 	})
+
+	It("is not told what was only previewed if its record and its reports are lost", func(ctx SpecContext) {
+		w := begin(ctx)
+		asFound := starts(ctx, w)
+		changeHost(ctx, w, 0, func(config *bootstrapv1.PoolbootConfig) { config.Status.Update = bootstrapv1.UpdateStatus{} })
+		w.changeNode(ctx, 0, func(node *corev1.Node) {
+			for _, name := range append(agentv1.Reports, agentv1.DesiredAnnotation, agentv1.DesiredConfigAnnotation, agentv1.NextAnnotation) {
+				delete(node.Annotations, name)
+			}
+			node.Annotations[agentv1.AgentAnnotation], node.Annotations[agentv1.ReportVersionAnnotation] = "v0.1.0", "1"
+		})
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation]).To(Equal(asFound))
+	})
 })

@@ -16,6 +16,7 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
@@ -95,7 +96,8 @@ func (r *Updates) adopt(ctx context.Context, h *host, in poolContext) (isRecorde
 	if err != nil {
 		return false, err
 	}
-	if stored != nil && (h.Report.Current == "" || h.Report.Current == stored.revision) {
+	isPreview := record.IsPreview(h.Config) && stored != nil && stored.configuration != assignment.AsFound().Name // nobody agreed to it
+	if stored != nil && !isPreview && (h.Report.Current == "" || h.Report.Current == stored.revision) {
 		return true, h.record(ctx, *stored, "")
 	}
 	revision, err := r.revisionOf(ctx, h, in)
