@@ -102,11 +102,16 @@ var _ = Describe("A PoolbootConfigTemplate", func() {
 var _ = Describe("The host of a PoolbootConfig without a Machine", func() {
 	DescribeTable("is accepted with", expectAccepted("PoolbootConfig"),
 		Entry("the names of a Node and a BareMetalHost", `spec: {poolRole: edge, host: {type: BareMetalHost, nodeName: edge-7.example, bareMetalHostName: edge-7}}`),
+		Entry("the name of a Node that Poolboot did not boot", `spec: {poolRole: edge, join: null, host: {type: Node, nodeName: edge-7, adoption: Preview}}`),
 	)
 	DescribeTable("is refused with", expectRefused("PoolbootConfig"),
 		Entry("no type", `spec: {poolRole: edge, host: {nodeName: edge-7, bareMetalHostName: edge-7}}`, "spec.host.type", "Required"),
 		Entry("a BareMetalHost without its name", `spec: {poolRole: edge, host: {type: BareMetalHost, nodeName: edge-7}}`, "spec.host.bareMetalHostName", "BareMetalHost"),
 		Entry("no Node name", `spec: {poolRole: edge, host: {type: BareMetalHost, bareMetalHostName: edge-7}}`, "spec.host.nodeName", "Required"),
+		Entry("a Node without what its host gets", `spec: {poolRole: edge, join: null, host: {type: Node, nodeName: edge-7}}`, "spec.host.adoption", "required with type Node"),
+		Entry("what a host gets that boots", `spec: {poolRole: edge, host: {type: BareMetalHost, nodeName: edge-7, bareMetalHostName: edge-7, adoption: Follow}}`, "spec.host.adoption", "forbidden otherwise"),
+		Entry("a Node that joins", `spec: {poolRole: edge, host: {type: Node, nodeName: edge-7, adoption: Follow}}`, "spec.join", "has joined before"),
+		Entry("a Node that gets a configuration", `spec: {poolRole: edge, join: null, configSource: {type: Server}, host: {type: Node, nodeName: edge-7, adoption: Follow}}`, "spec.host.type", "does not boot"),
 		Entry("an invalid Node name", `spec: {poolRole: edge, host: {type: BareMetalHost, nodeName: a..b.-c, bareMetalHostName: a}}`, "spec.host.nodeName", "lowercase RFC 1123 subdomain"),
 		Entry("an invalid BareMetalHost name", `spec: {poolRole: edge, host: {type: BareMetalHost, nodeName: a, bareMetalHostName: A}}`, "spec.host.bareMetalHostName", "lowercase RFC 1123 subdomain"),
 	)
