@@ -214,7 +214,7 @@ func nameHolders(p *poolv1.MachineConfigPool, hosts []HostStatus) {
 		holders = append(holders, fmt.Sprintf("%d that are gone and whose replacements have not joined", gone))
 	}
 	held := ""
-	if staged := int(p.Status.StagedHostCount); len(stagers) >= int(p.Spec.Updates.StagingHosts()) && staged < waiting {
+	if staged := int(p.Status.StagedHostCount); len(stagers) >= p.Spec.Updates.StagingHosts() && staged < waiting {
 		if held += "; "; staged > 0 {
 			held += "if it has not staged it, "
 		}
