@@ -62,9 +62,9 @@ func (a *Agent) driftFrom(ctx context.Context, t *target) ([]update.Drift, error
 	return drift, ctx.Err()
 }
 
-// hasNext reports whether everything is done about the update that the host gets next, until it gets it. Before somebody
-// agrees to the first update of a host that Poolboot did not boot, that is a preview from after the last check of the
-// host.
+// hasNext reports whether everything is done about the update that the host gets next, until it gets it. Before
+// somebody agrees to the first update of a host that Poolboot did not boot, that is a preview from after the last check
+// of the host.
 func (a *Agent) hasNext(revision string) bool {
 	if !a.current.isAsFound {
 		return a.store.isStaged(revision)
