@@ -49,7 +49,7 @@ func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
 		report("A repair needs a drain: " + u.reason())
 		return a.untilCheck(), nil
 	case wait > 0:
-		report("It was repaired before, and differs again: find the program that changes it. If that is the operating system, leave the entry out of the configuration.")
+		report("It was repaired before, and differs again: find the program that changes it. The agent repairs it again after a pause that doubles each time, from a minute to an hour.")
 		return min(wait, a.untilCheck()), nil
 	}
 	var check *hostfiles.CheckError

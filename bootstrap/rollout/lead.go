@@ -1,6 +1,10 @@
 package rollout
 
-import "strings"
+import (
+	"strings"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
 
 // Lead is how a message of the condition Updated of a host begins. What it has is in other columns of kubectl poolboot
 // rollout status too: the Node, and the rendered configs that the host runs and is to run.
@@ -39,4 +43,12 @@ func WithoutLead(message, node, runs, desired string) string {
 		}
 	}
 	return message
+}
+
+// NextOf says to what a host is updated next that runs a rendered config: the pool can have other settings only.
+func NextOf(p *poolv1.MachineConfigPool, runs string) string {
+	if name := p.Status.Configuration.Name; name != runs {
+		return name
+	}
+	return "other settings of MachineConfigPool " + p.Name
 }

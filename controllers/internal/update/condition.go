@@ -128,14 +128,14 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		return h.failed(o.err)
 	case o.revision != h.Desired() && h.WhyNotStaged(o.revision) != "":
 		return isNot(bootstrapv1.UpdateFailingReason, "%s, and its host cannot stage the update to %s: %s. It tries again at the latest after 30 minutes, and takes no place of spec.maxUnavailable before. "+
-			"Correct the configuration, the host, or what the host downloads from", says(runs), o.next(runs), h.withOrigins(strings.TrimPrefix(h.WhyNotStaged(o.revision), "stage "+o.in.pool.Status.Configuration.Name+": ")))
+			"Correct the configuration, the host, or what the host downloads from", says(runs), rollout.NextOf(o.in.pool, runs), h.withOrigins(strings.TrimPrefix(h.WhyNotStaged(o.revision), "stage "+o.in.pool.Status.Configuration.Name+": ")))
 	case isStagingLate:
 		return isNot(bootstrapv1.UpdateFailingReason, "%s, and its agent has not said for %s whether the update to %s is on the host. Until it says so, the host takes no place of "+
-			"spec.maxUnavailable. Check poolboot-agent.service and its journal on the host", says(runs), duration.HumanDuration(rollout.StagingPatience), o.next(runs))
+			"spec.maxUnavailable. Check poolboot-agent.service and its journal on the host", says(runs), duration.HumanDuration(rollout.StagingPatience), rollout.NextOf(o.in.pool, runs))
 	case o.revision != h.Desired() && hold != "":
 		return isNot(bootstrapv1.UpdateWaitingReason, "%s, and %s", says(runs), hold)
 	case o.revision != h.Desired():
-		return isNot(bootstrapv1.UpdateWaitingReason, "%s, and %s before its update to %s%s", says(runs), rollout.WaitsForTurn, o.next(runs), rollout.SeePlan(o.in.pool))
+		return isNot(bootstrapv1.UpdateWaitingReason, "%s, and %s before its update to %s%s", says(runs), rollout.WaitsForTurn, rollout.NextOf(o.in.pool, runs), rollout.SeePlan(o.in.pool))
 	}
 	if record.IsPreview(h.Config) {
 		return isNot(bootstrapv1.AdoptionPreviewReason, "Node %s is as it was found. %s", h.Node.Name, h.preview())
@@ -291,6 +291,9 @@ func (h *host) unanswered(o outcome) *metav1.Condition {
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.AgentNotAnsweringReason, "Node %s was told to run %s, and its agent has not answered for %s%s. "+
 			"Check that the host runs, and poolboot-agent.service and its journal on it", h.Node.Name, desired, duration.HumanDuration(answerDeadline), reports)
 	}
+	if h.isRepairing() {
+		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "%s, and its agent corrects what differs from it", rollout.LeadRuns.Of(h.Node.Name, desired, ""))
+	}
 	if h.Report.State == agentv1.Done && h.Report.Reason != "" { // what failed with an earlier config has another state
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateFailingReason, "Node %s was told to run %s, and its agent cannot begin, which it retries: %s. "+
 			"Correct the configuration, the host, or what the host downloads from", h.Node.Name, desired, h.why())
@@ -307,6 +310,11 @@ func (h *host) unanswered(o outcome) *metav1.Condition {
 		notReady = ". The Node is not Ready: see the condition " + bootstrapv1.NodeInPoolCondition
 	}
 	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s was told %s to run %s, and %s%s", h.Node.Name, told, desired, does, notReady)
+}
+
+// isRepairing reports whether the agent works on what the host has already, without an update.
+func (h *host) isRepairing() bool {
+	return h.Report.Current == h.Told() && h.Report.Target == h.Told() && !h.HasBegun() && h.Report.State != agentv1.Done
 }
 
 // notStarted returns the condition of a host that booted with an agent which has not reported anything yet.
@@ -364,14 +372,6 @@ func (h *host) disks(o outcome) string {
 	}
 	return fmt.Sprintf(", and keeps the disks with which it was installed instead of: %s. To install these, %s",
 		h.withOrigins(strings.Join(h.Report.OutdatedDisks, ", ")), h.renew(o))
-}
-
-// next says to what a host is updated next that runs a rendered config: the pool can have other settings only.
-func (o outcome) next(runs string) string {
-	if name := o.in.pool.Status.Configuration.Name; name != runs {
-		return name
-	}
-	return "other settings of MachineConfigPool " + o.in.pool.Name
 }
 
 // missing describes the drop-ins of the configuration that have no effect on the host.

@@ -89,6 +89,10 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	Entry("no answer yet after another config failed", func(h *host, _ *outcome) {
 		h.Report.Target, h.Report.Reason, h.Report.State = oldRevision, "the kubelet does not start", agentv1.Degraded
 	}, metav1.ConditionFalse, "Waiting", "has 10m to answer"),
+	Entry("a repair", func(h *host, _ *outcome) {
+		delete(h.Node.Annotations, agentv1.BegunAnnotation)
+		h.Report.State = agentv1.Applying
+	}, metav1.ConditionFalse, "Waiting", "Node host-0 runs rendered-worker-2, and its agent corrects what differs from it"),
 	Entry("almost done", func(h *host, _ *outcome) { h.Report.State = agentv1.Verifying }, metav1.ConditionFalse, "Verifying", "must stay Ready"),
 	Entry("almost done for too long", func(h *host, o *outcome) {
 		h.Report.State = agentv1.Verifying

@@ -103,7 +103,7 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 		}
 	}
 	if entry := rollout.StagingOf(p.Status.Staging, config.Name); entry != nil && h.State == bootstrapv1.UpdateWaitingReason && entry.StartTime != nil {
-		h.State, h.Since, h.Message = staging, entry.StartTime.Time, fmt.Sprintf("%s, and its host downloads what the update to %s needs", rollout.LeadRuns.Of(h.Node, h.Current, ""), h.Desired)
+		h.State, h.Since, h.Message = staging, entry.StartTime.Time, fmt.Sprintf("%s, and its host downloads what the update to %s needs", rollout.LeadRuns.Of(h.Node, h.Current, ""), rollout.NextOf(p, h.Current))
 	}
 	h.IsInUpdate = config.Status.Update.Stage != "" || slices.Contains(
 		[]string{bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateApplyingFirmwareReason, bootstrapv1.UpdateVerifyingReason}, h.State)
