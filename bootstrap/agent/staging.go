@@ -19,6 +19,10 @@ const (
 	// firstStaging and lastStaging limit the time between two tries to stage an update. It doubles with each failure.
 	firstStaging = 30 * time.Second
 	lastStaging  = 30 * time.Minute
+	// staleStaging is the time between the first tries, staleTries of them, while the config server sends an earlier
+	// assignment: a moment after the Node, it has the next one, too.
+	staleStaging = 5 * time.Second
+	staleTries   = 3
 	// pullTimeout is how long the download of an image by another program may take.
 	pullTimeout = 30 * time.Minute
 )
@@ -63,6 +67,10 @@ func (a *Agent) stageNext(ctx context.Context, node Node, wait time.Duration) (t
 		return now, ctx.Err()
 	case work.Err() != nil: // the host should do something else now
 		return now, nil
+	case errors.Is(err, assignment.ErrOtherRevision) && a.staging.failures < staleTries: // the config server has the earlier one yet
+		a.staging.next = a.Clock.Uptime() + staleStaging
+		a.staging.failures++
+		return min(wait, staleStaging), nil
 	case err != nil:
 		a.staging.next = a.Clock.Uptime() + min(lastStaging, firstStaging<<min(a.staging.failures, 10))
 		a.staging.failures++

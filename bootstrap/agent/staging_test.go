@@ -95,6 +95,25 @@ var _ = Describe("Staging", func() {
 		Expect(w.read("etc/drain/f")).To(Equal("abc"))
 	})
 
+	It("waits for a moment, and reports no problem, while the config server sends the earlier assignment", func() {
+		w := begin()
+		earlier, revision := w.offered, staging(w)
+		second := next(w, w.assign("rendered-b", withFiles("/etc/none/f", "b")))
+		w.offered = earlier
+		a, stop := w.begin()
+		defer stop()
+		for range staleTries {
+			_, err := a.Step(context.Background(), w.seen())
+			Expect(err).NotTo(HaveOccurred())
+			Expect(staging(w)).To(Equal(revision))
+			w.pass(staleStaging)
+		}
+		w.offered = second
+		_, err := a.Step(context.Background(), w.seen())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(staging(w)).To(Equal(second))
+	})
+
 	It("downloads another program of the agent, and does not run it before the update", func() {
 		w := begin()
 		program := []byte("another program")

@@ -34,7 +34,7 @@ func (r *Updates) stage(ctx context.Context, h *host, in poolContext) error {
 		return err
 	case err != nil:
 		return nil //nolint:nilerr // The condition has it.
-	case revision == h.Desired():
+	case revision == h.Desired(), entry == nil && named != revision: // it waits for its turn again
 		return r.nameNext(ctx, h, "")
 	case entry == nil || entry.Revision != revision:
 		return nil

@@ -147,6 +147,15 @@ var _ = Describe("Staging", func() {
 		Expect(pool(ctx)).To(And(HaveField("Staging", BeEmpty()), HaveField("StagedHostCount", BeZero())))
 	})
 
+	It("of what is not next any more ends also on hosts that wait for their turn again", func(ctx SpecContext) {
+		begin(ctx, 3, 3)
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.Updates.Staging.MaxHosts = 1 })
+		w.render(ctx, "rendered-worker-3")
+		w.settle(ctx)
+		Expect([]string{next(ctx, 0), next(ctx, 1), next(ctx, 2)}).To(ConsistOf(HavePrefix(""), BeEmpty(), BeEmpty()))
+		Expect(pool(ctx).Staging).To(HaveLen(1))
+	})
+
 	It("needs no other write of the assignment when the host gets its slot", func(ctx SpecContext) {
 		begin(ctx, 1, 1)
 		secret := &corev1.Secret{}
