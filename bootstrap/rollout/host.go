@@ -53,6 +53,12 @@ func IsFollowed(config *bootstrapv1.PoolbootConfig) bool {
 	return config.DeletionTimestamp.IsZero() && record.HasJoined(config) && record.HasNode(config)
 }
 
+// IsForced reports whether a host is to apply its configuration again, and was not told so yet.
+func IsForced(config *bootstrapv1.PoolbootConfig) bool {
+	force := config.Annotations[bootstrapv1.ForceUpdateAnnotation]
+	return force != "" && force != config.Status.Update.Force
+}
+
 // IsInPool reports whether a PoolbootConfig is that of a host that has joined and is recorded in the pool with a role.
 // An adopted host that is as it was found is in none.
 func IsInPool(role string, config *bootstrapv1.PoolbootConfig) bool {

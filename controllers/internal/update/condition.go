@@ -269,6 +269,9 @@ func (h *host) undoing(o outcome) (text string) {
 			return text
 		}
 	}
+	if hold := o.in.hold.Why; hold != "" && rollout.IsForced(h.Config) {
+		return text + ". It is to apply its configuration again, and " + hold
+	}
 	return fmt.Sprintf("%s. Undo the %s on the host%s, run %s to apply everything again, or leave out of the configuration what the operating system changes itself",
 		text, change, o.repairing(), h.retry(o))
 }

@@ -154,6 +154,10 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		h.Report.State, h.Report.Drift = agentv1.Degraded, "/etc/chrony.conf: content"
 	},
 		metav1.ConditionFalse, "Degraded", "/etc/chrony.conf: content. Undo the change", "driftPolicy", "leave out of the configuration what the operating system changes itself"),
+	Entry("drift of a host that is forced in a paused pool", func(h *host, o *outcome) {
+		h.Report.State, h.Report.Drift, h.Config.Annotations = agentv1.Degraded, "/etc/chrony.conf: Content", map[string]string{bootstrapv1.ForceUpdateAnnotation: "1"}
+		o.in.pool.Spec.Paused = new(true)
+	}, metav1.ConditionFalse, "Degraded", "/etc/chrony.conf: Content. It is to apply its configuration again, and the pool is paused: run kubectl poolboot rollout resume worker"),
 	Entry("drift whose repair failed", func(h *host, _ *outcome) {
 		h.Report.State, h.Report.Drift, h.Report.Reason = agentv1.Degraded, "/etc/web: Missing", "A repair failed and was undone: Reload web.service: exit status 1"
 	}, metav1.ConditionFalse, "Degraded", "differs from it: /etc/web: Missing. A repair failed and was undone: Reload web.service: exit status 1. Undo the change on the host"),

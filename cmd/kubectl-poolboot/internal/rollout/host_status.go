@@ -87,7 +87,7 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 		if c.Reason == bootstrapv1.NoAgentReason {
 			h.IsWrong = !hasConfig
 		}
-		if h.IsWrong && isForced(config) {
+		if h.IsWrong && rollout.IsForced(config) {
 			if h.IsWrong = p.Spec.IsPaused(); !h.IsWrong {
 				h.State, h.Since = bootstrapv1.UpdateWaitingReason, time.Time{}
 			}
@@ -114,12 +114,6 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 	h.addNode(p, config)
 	h.isAway = h.IsInUpdate || !record.IsNodeInPool(config) && !record.IsNodeOutsidePool(config)
 	return h
-}
-
-// isForced reports whether a host is to apply its configuration again, and has not been told yet.
-func isForced(config *bootstrapv1.PoolbootConfig) bool {
-	force := config.Annotations[bootstrapv1.ForceUpdateAnnotation]
-	return force != "" && force != config.Status.Update.Force
 }
 
 // staging is the state of a host that downloads what its update needs.

@@ -64,7 +64,7 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 		if members[i].note != "" || members[i].IsExcluded {
 			members[i].note = updated.Reason + ": " + updated.Message
 		}
-		waits := isForced(h.Config) || updated.Reason == bootstrapv1.UpdateWaitingReason || updated.Reason == bootstrapv1.UpdateFailingReason
+		waits := rollout.IsForced(h.Config) || updated.Reason == bootstrapv1.UpdateWaitingReason || updated.Reason == bootstrapv1.UpdateFailingReason
 		if waits && members[i].Progress == rollout.Done && members[i].Desired == members[i].Target {
 			members[i].Target = "another revision"
 		}
