@@ -278,7 +278,8 @@ const (
 	NodeOutsidePoolReason = "NodeOutsidePool"
 	// The Node of a host that has joined does not exist. Restart the kubelet, or remove the host.
 	NodeMissingReason = "NodeMissing"
-	// The Node has the label of a control plane. Remove the label.
+	// The Node has the label of a control plane. Remove a label that is wrong; of a real control plane, delete the
+	// PoolbootConfig that adopts the Node.
 	ControlPlaneNodeReason = "ControlPlaneNode"
 	// The PoolbootConfig is being deleted.
 	DeletingReason = "Deleting"
