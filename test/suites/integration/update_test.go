@@ -292,7 +292,7 @@ var _ = Describe("Hosts with agents", func() {
 		Eventually(ctx, open).Should(And(HavePrefix("False GateClosed"), ContainSubstring("the gate change is closed")))
 		Eventually(ctx, ready).Should(And(HavePrefix("False GateClosed"), ContainSubstring("the gate change is closed")))
 		config := t.Config(ctx, "infra")
-		Eventually(ctx, t.Condition(config, bootstrapv1.UpdatedCondition)).Should(And(HavePrefix("False Waiting"), HaveSuffix(": see its condition UpdateGatesOpen")))
+		Eventually(ctx, t.Condition(config, bootstrapv1.UpdatedCondition)).Should(And(HavePrefix("False Waiting"), HaveSuffix(": see kubectl poolboot rollout plan infra -n "+t.Namespace)))
 
 		closed := gate.DeepCopy()
 		gate.Data["open"] = "yes"
