@@ -155,7 +155,7 @@ type Files interface {
 	Retry() error
 	Look(units ...string) uint64
 	Differences(units ...string) ([]update.Drift, error)
-	// DifferencesFrom returns the paths of a tree that the host does not have like that, whoever wrote them.
+	// DifferencesFrom returns how the host differs from a tree, by path, also in files that Poolboot did not write.
 	DifferencesFrom(tree hosttree.Tree) ([]update.Drift, error)
 	ChangesTo(tree hosttree.Tree) ([]hosttree.Change, error)
 }

@@ -123,7 +123,7 @@ func (u *Updater) ChangesTo(tree hosttree.Tree) ([]hosttree.Change, error) {
 	return changes, nil
 }
 
-// DifferencesFrom returns the paths of a tree that the host does not have like that, whoever wrote them.
+// DifferencesFrom returns how the host differs from a tree, by path, also in files that Poolboot did not write.
 func (u *Updater) DifferencesFrom(tree hosttree.Tree) (found []update.Drift, err error) {
 	u.mounts.forget()
 	for _, name := range tree.Paths() {

@@ -389,18 +389,3 @@ func bootedWith(node *corev1.Node) string {
 	}
 	return name
 }
-
-// derivedLabels returns the labels of a Node for which a pool or the PoolbootConfig has a rule.
-func derivedLabels(node *corev1.Node, f facts) map[string]string {
-	rules := slices.Clone(f.config.Spec.Node.LabelRules)
-	for i := range f.pools {
-		rules = append(rules, f.pools[i].Spec.Node.LabelRules...)
-	}
-	derived := map[string]string{}
-	for _, rule := range rules {
-		if value, ok := node.Labels[rule.Key]; ok {
-			derived[rule.Key] = value
-		}
-	}
-	return derived
-}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -273,4 +274,19 @@ func (r *Phases) retainPool(ctx context.Context, s *scope.Scope, f facts, d *dec
 		return fmt.Errorf("retain the pool of Node %s on BareMetalHost %s/%s: %w", f.node.Name, h.Namespace, h.Name, err)
 	}
 	return nil
+}
+
+// derivedLabels returns the labels of a Node for which a pool or the PoolbootConfig has a rule.
+func derivedLabels(node *corev1.Node, f facts) map[string]string {
+	rules := slices.Clone(f.config.Spec.Node.LabelRules)
+	for i := range f.pools {
+		rules = append(rules, f.pools[i].Spec.Node.LabelRules...)
+	}
+	derived := map[string]string{}
+	for _, rule := range rules {
+		if value, ok := node.Labels[rule.Key]; ok {
+			derived[rule.Key] = value
+		}
+	}
+	return derived
 }
