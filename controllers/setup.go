@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/setup"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -160,7 +161,7 @@ func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadat
 // unstructured.
 func AddToScheme(scheme *runtime.Scheme) error {
 	builder := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme,
-		bmov1alpha1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme)
+		controlplanev1.AddToScheme, bmov1alpha1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme)
 	return builder.AddToScheme(scheme)
 }
 

@@ -64,7 +64,7 @@ func RenderedOf(rendered *poolv1.MachineConfig) (assignment.RenderedConfig, erro
 
 // Assignment returns what the host should run. The error is a *join.ExtraConfigError if the extraConfig cannot be used.
 func Assignment(in Input) (assignment.Assignment, error) {
-	worker, err := pool.OfRole(in.Pools, poolv1.RoleWorker)
+	parent, err := pool.ParentOf(in.Pool, in.Pools)
 	if _, isMissing := errors.AsType[*pool.NotFoundError](err); err != nil && !isMissing {
 		return assignment.Assignment{}, err
 	}
@@ -85,7 +85,7 @@ func Assignment(in Input) (assignment.Assignment, error) {
 		Node:                 in.Registration.Name,
 		Config:               in.Rendered,
 		Machine:              machine,
-		Policy:               policyOf(in.Pool, worker),
+		Policy:               policyOf(in.Pool, parent),
 		MinReadySeconds:      in.Pool.Spec.Updates.MinReady(),
 		ReadyDeadlineSeconds: in.Pool.Spec.Updates.ReadyDeadline(),
 		RepairsDrift:         in.Pool.Spec.Updates.RepairsDrift(),
@@ -184,8 +184,8 @@ func (o Offer) agentOf(config *bootstrapv1.PoolbootConfig, hash string) (agent *
 
 // policyOf returns the disruption policy of a host: that of its pool, and rules for the machine's own part. Users
 // cannot configure what these rules are about, so they replace rules of the pool.
-func policyOf(p, worker *poolv1.MachineConfigPool) update.Policy {
-	policy := pool.UpdatePolicyOf(p, worker)
+func policyOf(p, parent *poolv1.MachineConfigPool) update.Policy {
+	policy := pool.UpdatePolicyOf(p, parent)
 	rule := func(actions ...update.Action) update.Rule {
 		return update.Rule{Actions: actions, Reason: "the default for what Poolboot writes for this machine"}
 	}

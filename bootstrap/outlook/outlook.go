@@ -127,6 +127,7 @@ var table = map[string]Outlook{
 	poolv1.MachineConfigInvalidReason:       NeedsPerson,
 	poolv1.GatesOpenReason:                  Fine,
 	poolv1.GateClosedReason:                 Waits,
+	poolv1.ControlPlaneNotReadyReason:       Waits,
 	poolv1.GateUnreadableReason:             NeedsPerson,
 }
 

@@ -15,7 +15,7 @@ import (
 type Decision struct {
 	// Role is the pool's role. It is empty if a Node with these labels is in no pool.
 	Role string
-	// ControlPlane is true if the labels are those of a control plane.
+	// ControlPlane is true if the labels are those of a control plane. Such a Node is only in the pool control-plane.
 	ControlPlane bool
 	// Unsupported are the roles of the custom pools that select a control plane's labels, in order. A control plane
 	// can't be in them.
@@ -23,13 +23,13 @@ type Decision struct {
 }
 
 // controlPlaneRoles are the roles of a control plane. A Node with the role label of one is a control plane, regardless
-// of the label's value. A pool of that role, as OpenShift has one, is not a custom pool.
-var controlPlaneRoles = []string{"control-plane", "master"}
+// of the label's value.
+var controlPlaneRoles = []string{poolv1.RoleControlPlane, "master"}
 
 // Decide returns the pool of a cluster to which a set of labels belongs. No other code decides that.
 //
-// Windows Nodes are in no pool. A control plane is in no pool; custom pools that select its labels are returned as
-// Unsupported. For other labels, a matching custom pool takes precedence over worker, and several matching custom pools
+// Windows Nodes are in no pool. A control plane is in the pool control-plane if there is one, and in no other; custom
+// pools that select its labels are returned as Unsupported. For other labels, a matching custom pool takes precedence over worker, and several matching custom pools
 // are a *ConflictError. If no custom pool matches, it is worker if that matches, otherwise no pool. A malformed
 // selector is a *SelectorError.
 func Decide(nodeLabels map[string]string, pools []poolv1.MachineConfigPool) (Decision, error) {
@@ -41,8 +41,12 @@ func Decide(nodeLabels map[string]string, pools []poolv1.MachineConfigPool) (Dec
 		return Decision{}, err
 	}
 	switch {
-	case isControlPlane(nodeLabels):
-		return Decision{ControlPlane: true, Unsupported: custom}, nil
+	case IsControlPlane(nodeLabels):
+		decision := Decision{ControlPlane: true, Unsupported: custom}
+		if slices.ContainsFunc(pools, IsOfControlPlane) {
+			decision.Role = poolv1.RoleControlPlane
+		}
+		return decision, nil
 	case len(custom) > 1:
 		return Decision{}, &ConflictError{Roles: custom}
 	case len(custom) == 1:
@@ -61,8 +65,7 @@ func matchingRoles(nodeLabels map[string]string, pools []poolv1.MachineConfigPoo
 		switch {
 		case err != nil:
 			return nil, false, err
-		case !selector.Matches(labels.Set(nodeLabels)):
-		case slices.Contains(controlPlaneRoles, p.Spec.PoolRole):
+		case !selector.Matches(labels.Set(nodeLabels)), slices.Contains(controlPlaneRoles, p.Spec.PoolRole):
 		case p.Spec.PoolRole == poolv1.RoleWorker:
 			worker = true
 		default:
@@ -73,7 +76,13 @@ func matchingRoles(nodeLabels map[string]string, pools []poolv1.MachineConfigPoo
 	return slices.Compact(custom), worker, nil
 }
 
-func isControlPlane(nodeLabels map[string]string) bool {
+// IsOfControlPlane reports whether a pool is that of the control plane.
+func IsOfControlPlane(p poolv1.MachineConfigPool) bool {
+	return p.Spec.PoolRole == poolv1.RoleControlPlane
+}
+
+// IsControlPlane reports whether a Node is one of the control plane, by labels that a kubelet is not allowed to set.
+func IsControlPlane(nodeLabels map[string]string) bool {
 	return slices.ContainsFunc(controlPlaneRoles, func(role string) bool {
 		_, has := nodeLabels[poolv1.NodeRoleLabelPrefix+role]
 		return has
@@ -81,10 +90,15 @@ func isControlPlane(nodeLabels map[string]string) bool {
 }
 
 // NodeSelector returns the pool's node selector, by default the label node-role.kubernetes.io/<role> with an empty
-// value.
+// value. That of the control plane can have any value.
 func NodeSelector(p poolv1.MachineConfigPool) *metav1.LabelSelector {
-	if p.Spec.NodeSelector != nil {
+	switch {
+	case p.Spec.NodeSelector != nil:
 		return p.Spec.NodeSelector
+	case p.Spec.PoolRole == poolv1.RoleControlPlane:
+		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: poolv1.NodeRoleLabelPrefix + poolv1.RoleControlPlane, Operator: metav1.LabelSelectorOpExists,
+		}}}
 	}
 	return &metav1.LabelSelector{MatchLabels: map[string]string{poolv1.NodeRoleLabelPrefix + p.Spec.PoolRole: ""}}
 }

@@ -87,8 +87,8 @@ func expectAgreement(t testing.TB, random *rand.Rand) {
 		metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist}
 	var pools []poolv1.MachineConfigPool
 	for range random.Intn(5) {
-		p := newPool([]string{"worker", "infra", "storage", "gpu"}[random.Intn(4)])
-		if random.Intn(3) > 0 {
+		p := newPool([]string{"worker", "infra", "storage", "gpu", "control-plane"}[random.Intn(5)])
+		if p.Spec.PoolRole != "control-plane" && random.Intn(3) > 0 {
 			p = selecting(p, nil)
 			for range random.Intn(3) {
 				key, operator := keys[random.Intn(len(keys))], operators[random.Intn(4)]
@@ -122,7 +122,11 @@ func decideNaively(labels map[string]string, pools []poolv1.MachineConfigPool) (
 		return "", false, nil
 	}
 	roles := map[string]bool{}
+	ofControlPlane := ""
 	for _, p := range pools {
+		if p.Spec.PoolRole == "control-plane" {
+			ofControlPlane = "control-plane"
+		}
 		if selectsNaively(p, labels) {
 			roles[p.Spec.PoolRole] = true
 		}
@@ -134,7 +138,7 @@ func decideNaively(labels map[string]string, pools []poolv1.MachineConfigPool) (
 	}
 	for key := range labels {
 		if key == "node-role.kubernetes.io/control-plane" || key == "node-role.kubernetes.io/master" {
-			return "", true, custom
+			return ofControlPlane, true, custom
 		}
 	}
 	switch {

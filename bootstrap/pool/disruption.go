@@ -15,14 +15,14 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
-// UpdatePolicyOf returns the policy of a pool's hosts: that of worker, and that of the pool over it. worker is nil if
-// there is none.
-func UpdatePolicyOf(p, worker *poolv1.MachineConfigPool) update.Policy {
-	if worker == nil {
-		worker = p
+// UpdatePolicyOf returns the policy of a pool's hosts: that of the pool over that of the pool that it inherits from. This
+// parent can be nil.
+func UpdatePolicyOf(p, parent *poolv1.MachineConfigPool) update.Policy {
+	if parent == nil {
+		parent = p
 	}
-	policy := NewUpdatePolicy(worker.Spec.Updates.DisruptionPolicy, p.Spec.Updates.DisruptionPolicy)
-	policy.KeepsDisks = cmp.Or(p.Spec.Updates.DiskPolicy, worker.Spec.Updates.DiskPolicy) == poolv1.DiskNewHostsOnly
+	policy := NewUpdatePolicy(parent.Spec.Updates.DisruptionPolicy, p.Spec.Updates.DisruptionPolicy)
+	policy.KeepsDisks = cmp.Or(p.Spec.Updates.DiskPolicy, parent.Spec.Updates.DiskPolicy) == poolv1.DiskNewHostsOnly
 	return policy
 }
 

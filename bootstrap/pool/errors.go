@@ -114,7 +114,7 @@ func (e *SelectorError) Reason() string { return bootstrapv1.PoolNotRegistrableR
 // Unwrap returns what is wrong with the selector.
 func (e *SelectorError) Unwrap() error { return e.Err }
 
-// ControlPlaneError is the error for a Machine with the labels of a control plane, which is in no pool.
+// ControlPlaneError is the error for a Machine that boots with the labels of a control plane.
 type ControlPlaneError struct {
 	// Unsupported are the roles of the custom pools that select the labels, in order.
 	Unsupported []string
@@ -126,7 +126,7 @@ func (e *ControlPlaneError) Error() string {
 	if len(e.Unsupported) > 0 {
 		unsupported = " (the labels also name " + strings.Join(e.Unsupported, " and ") + ", which a control plane can't be in)"
 	}
-	return "the labels are those of a control plane, which is in no pool" + unsupported + ": remove the control-plane label"
+	return "the labels are those of a control plane, whose hosts don't boot into a pool" + unsupported + ": remove the control-plane label"
 }
 
 // Reason returns the reason of the condition that reports the error.

@@ -17,7 +17,9 @@ import (
 
 // inputs are the inputs of Render for one pool.
 type inputs struct {
-	pool, worker *poolv1.MachineConfigPool
+	pool *poolv1.MachineConfigPool
+	// parent is the pool that it inherits from, or nil.
+	parent *poolv1.MachineConfigPool
 	// sources are the MachineConfigs that the pool renders, in the order of the merge.
 	sources []poolv1.MachineConfig
 }
@@ -26,15 +28,23 @@ func inputsOf(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Ma
 	if in.pool, err = OfRole(pools, role); err != nil {
 		return in, err
 	}
-	if in.worker, err = OfRole(pools, poolv1.RoleWorker); err != nil {
+	if in.parent, err = ParentOf(in.pool, pools); err != nil {
 		return in, err
 	}
-	in.sources, err = sourcesOf(in.pool, in.worker, configs)
+	in.sources, err = sourcesOf(in.pool, in.parent, configs)
 	return in, err
 }
 
+// lineage returns the pool that the pool inherits from, if any, and the pool itself.
+func (in inputs) lineage() []*poolv1.MachineConfigPool {
+	if in.parent == nil {
+		return []*poolv1.MachineConfigPool{in.pool}
+	}
+	return []*poolv1.MachineConfigPool{in.parent, in.pool}
+}
+
 // InputsHash returns a hash of the inputs of Render for a role: while it does not change, Render returns the same
-// result. It covers the specs of the pool and of worker without spec.paused, and the generations of the MachineConfigs
+// result. It covers the specs of the pool and of its parent without spec.paused, and the generations of the MachineConfigs
 // that they select. The MachineConfigs must be as an API server returned them. The errors are those of Render.
 func InputsHash(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (string, error) {
 	in, err := inputsOf(role, pools, configs)
@@ -43,7 +53,7 @@ func InputsHash(role string, pools []poolv1.MachineConfigPool, configs []poolv1.
 	}
 	hash := sha256.New()
 	specs := json.NewEncoder(hash)
-	for _, of := range []*poolv1.MachineConfigPool{in.pool, in.worker} {
+	for _, of := range in.lineage() {
 		fmt.Fprintln(hash, of.Name)
 		spec := of.Spec
 		spec.Paused = nil
@@ -57,15 +67,16 @@ func InputsHash(role string, pools []poolv1.MachineConfigPool, configs []poolv1.
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// InputsID returns a hash that identifies the inputs of Render for a role: the names, UIDs and generations of worker
-// and of the MachineConfigs. Programs of different versions compare it, so it stays the same for the same objects.
+// InputsID returns a hash that identifies the inputs of Render for a role: the names, UIDs and generations of the pool
+// that it inherits from, or else of the pool itself, and of the MachineConfigs. Programs of different versions compare it, so it stays the same for the same objects.
 func InputsID(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (string, error) {
 	in, err := inputsOf(role, pools, configs)
 	if err != nil {
 		return "", err
 	}
 	hash := sha256.New()
-	fmt.Fprintln(hash, in.worker.Name, in.worker.UID, in.worker.Generation)
+	root := in.lineage()[0]
+	fmt.Fprintln(hash, root.Name, root.UID, root.Generation)
 	for i := range in.sources {
 		fmt.Fprintln(hash, in.sources[i].Name, in.sources[i].UID, in.sources[i].Generation)
 	}
@@ -109,7 +120,7 @@ func RenderedBy(pools []poolv1.MachineConfigPool, of map[string]string) (renders
 		}
 	}
 	for i := range pools {
-		if inherited.Has(pools[i].Spec.ClusterName) || Selects(pools[i], of) {
+		if IsCustom(pools[i].Spec.PoolRole) && inherited.Has(pools[i].Spec.ClusterName) || Selects(pools[i], of) {
 			renders = append(renders, pools[i])
 		}
 	}

@@ -47,7 +47,7 @@ func (e *KubeletError) Explain() (errs field.ErrorList) {
 }
 
 // CheckKubelet validates the kubelet wrapper of a pool, and its kubelet configuration by itself and together with that
-// of the Cluster's worker pool. worker is nil if there is none. The error is a *KubeletError; its Pool is the worker
+// of the worker pool. worker is nil if there is none, or if the pool does not inherit from it. The error is a *KubeletError; its Pool is the worker
 // pool if that one is invalid.
 func CheckKubelet(p, worker *poolv1.MachineConfigPool) error {
 	_, err := kubeletSections(p, worker)
@@ -62,12 +62,12 @@ type kubeletSection struct {
 
 var kubeletField = field.NewPath("spec", "kubelet", "configuration")
 
-// kubeletSections returns the section of worker and that of the pool itself.
+// kubeletSections returns the section of worker, if the pool inherits from it, and that of the pool itself.
 func kubeletSections(p, worker *poolv1.MachineConfigPool) ([]kubeletSection, error) {
 	var base []kubeletSection
-	if p.Spec.PoolRole != poolv1.RoleWorker && worker != nil {
+	if worker != nil {
 		var err error
-		if base, err = kubeletSections(worker, worker); err != nil {
+		if base, err = kubeletSections(worker, nil); err != nil {
 			return nil, err
 		}
 	}

@@ -15,8 +15,12 @@ import (
 // node.labels. A selector is registrable if the labels that follow from its positive requirements (matchLabels, In,
 // Exists) satisfy all of it, including the negative ones (NotIn, DoesNotExist). If several values are allowed for a
 // label, node.labels must set one of them. A label that must only exist is empty unless node.labels sets it. Anything
-// else is a *NotRegistrableError.
+// else is a *NotRegistrableError. Nodes of the control plane are adopted with their role labels, so they only get
+// node.labels.
 func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
+	if p.Spec.PoolRole == poolv1.RoleControlPlane {
+		return maps.Clone(p.Spec.Node.Labels), nil
+	}
 	selector := NodeSelector(p)
 	refuse := func(path, why string, args ...any) (map[string]string, error) {
 		return nil, &NotRegistrableError{Pool: p.Name, Path: path, Why: fmt.Sprintf(why, args...)}

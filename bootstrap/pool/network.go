@@ -8,8 +8,8 @@ func NetworkRendererOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfig
 	if own := p.Spec.Hosts.NetworkRenderer; own != "" {
 		return own
 	}
-	if worker, err := OfRole(pools, poolv1.RoleWorker); err == nil {
-		return worker.Spec.Hosts.NetworkRenderer
+	if parent, err := ParentOf(p, pools); err == nil && parent != nil {
+		return parent.Spec.Hosts.NetworkRenderer
 	}
 	return ""
 }

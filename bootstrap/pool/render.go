@@ -35,9 +35,9 @@ type Rendered struct {
 	Notes []string `json:"-"`
 }
 
-// Render merges the MachineConfigs of a pool: first those that the Cluster's worker pool selects, then the others that
-// the pool itself selects, both in the order of their names. So a pool inherits all MachineConfigs of worker and
-// overrides them, regardless of names. The kubeletConfigurations of worker and of the pool are added as drop-ins.
+// Render merges the MachineConfigs of a pool: for a custom pool, first those that the Cluster's worker pool selects, then
+// the others that the pool itself selects, both in the order of their names. So a custom pool inherits all MachineConfigs
+// of worker and overrides them, regardless of names. The kubelet configurations of both pools are added as drop-ins.
 //
 // ignition.Merge merges the Ignition. kernelArguments and extensions are concatenated, fips is true if any
 // MachineConfig sets it, and the last kernelType, osImageURL and baseOSExtensionsContainerImage win, also a kernelType
@@ -54,11 +54,11 @@ func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 	if len(sources) > MaxSources {
 		return nil, &TooManyError{Pool: p.Name, Count: len(sources)}
 	}
-	sections, err := kubeletParts(p, in.worker)
+	sections, err := kubeletParts(p, in.parent)
 	if err != nil {
 		return nil, err
 	}
-	spec, from, err := mergeConfigs(sources, slices.Concat(sections, reservedParts(p, in.worker), wrapperParts(p, in.worker)))
+	spec, from, err := mergeConfigs(sources, slices.Concat(sections, reservedParts(p, in.parent), wrapperParts(p, in.parent)))
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 	if err != nil {
 		return nil, err
 	}
-	rendered := &Rendered{Name: name, Spec: spec, Origins: from, Notes: reservedNotes(p, in.worker)}
+	rendered := &Rendered{Name: name, Spec: spec, Origins: from, Notes: reservedNotes(p, in.parent)}
 	for _, source := range sources {
 		rendered.Source = append(rendered.Source, source.Name)
 	}
@@ -87,13 +87,14 @@ func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 	return rendered, nil
 }
 
-// sourcesOf returns the MachineConfigs that a pool renders, in the order of the merge.
-func sourcesOf(p, worker *poolv1.MachineConfigPool, configs []poolv1.MachineConfig) ([]poolv1.MachineConfig, error) {
-	sources, err := selectedBy(worker, configs)
-	if err != nil || p.Spec.PoolRole == poolv1.RoleWorker {
-		return sources, err
-	}
+// sourcesOf returns the MachineConfigs that a pool renders, in the order of the merge. parent is the pool that it
+// inherits from, or nil.
+func sourcesOf(p, parent *poolv1.MachineConfigPool, configs []poolv1.MachineConfig) ([]poolv1.MachineConfig, error) {
 	own, err := selectedBy(p, configs)
+	if err != nil || parent == nil {
+		return own, err
+	}
+	sources, err := selectedBy(parent, configs)
 	if err != nil {
 		return nil, err
 	}

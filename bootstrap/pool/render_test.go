@@ -67,6 +67,14 @@ var _ = Describe("Render", func() {
 		}))
 	})
 
+	It("merges only the MachineConfigs of the control plane for its pool, without a pool worker", func() {
+		own := newConfig("50-etcd", "control-plane", "/etc/motd", "control-plane")
+		rendered, err := pool.Render("control-plane", []poolv1.MachineConfigPool{newPool("control-plane")}, append(configs, own))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rendered.Source).To(Equal([]string{"50-etcd"}))
+		Expect(pool.RenderedBy(append(pools, newPool("control-plane")), configs[2].Labels)).To(Equal(pools))
+	})
+
 	It("merges only worker's own MachineConfigs for worker", func() {
 		rendered := render("worker", configs...)
 		Expect(rendered.Source).To(Equal([]string{"00-worker", "99-worker"}))

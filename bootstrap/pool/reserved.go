@@ -75,7 +75,7 @@ func checkReserved(section kubeletSection, p *poolv1.MachineConfigPool) error {
 // reservedNotes says which reservation for the system applies if one of a custom pool and worker computes it and the
 // other one sets it: that of the custom pool, resource by resource, because its drop-ins have the later names.
 func reservedNotes(p, worker *poolv1.MachineConfigPool) (notes []string) {
-	if !IsCustom(p.Spec.PoolRole) || worker == nil {
+	if worker == nil {
 		return nil
 	}
 	const field = "systemReserved"

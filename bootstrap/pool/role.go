@@ -52,6 +52,15 @@ func OfRendered(pools []poolv1.MachineConfigPool, rendered string) *poolv1.Machi
 	return nil
 }
 
+// ParentOf returns the pool of the Cluster that a pool inherits from: worker for a custom pool, and nil for the others.
+// The errors are those of OfRole.
+func ParentOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) (*poolv1.MachineConfigPool, error) {
+	if !IsCustom(p.Spec.PoolRole) {
+		return nil, nil
+	}
+	return OfRole(pools, poolv1.RoleWorker)
+}
+
 // IsCustom reports whether a role is that of a custom pool, which inherits from worker.
 func IsCustom(role string) bool {
 	return role != "" && role != poolv1.RoleWorker && !slices.Contains(controlPlaneRoles, role)

@@ -146,7 +146,7 @@ func checkPool(in Sources, labels map[string]string, sources map[string][]string
 	case rejected != nil: // labels from other sources do not meet a requirement of the pool
 		return outside(fmt.Sprintf("%s of the pool requires %s, and %s=%s comes from %s", rejected.Path, rejected.Requirement,
 			rejected.Key, labels[rejected.Key], strings.Join(sources[rejected.Key], " and ")))
-	case decision.ControlPlane:
+	case decision.ControlPlane && in.Pool.Spec.PoolRole != poolv1.RoleControlPlane:
 		return outside("they are those of a control plane node")
 	case decision.Role == "":
 		return outside("no pool selects them")

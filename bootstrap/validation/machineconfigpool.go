@@ -53,6 +53,9 @@ func PausedConfiguration(p *poolv1.MachineConfigPool) field.ErrorList {
 // validateMembership validates that the derived labels of the pool select no other pool, and that those of other pools
 // do not select this pool.
 func validateMembership(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) field.ErrorList {
+	if p.Spec.PoolRole == poolv1.RoleControlPlane { // the Nodes with its labels are in no other pool, whatever that selects
+		return nil
+	}
 	nodeSelector := field.NewPath("spec", "nodeSelector")
 	own, err := pool.Labels(*p)
 	var notRegistrable *pool.NotRegistrableError
@@ -79,7 +82,7 @@ func validateMembership(p *poolv1.MachineConfigPool, others []poolv1.MachineConf
 	}
 	for _, other := range others {
 		otherLabels, err := pool.Labels(other)
-		if err != nil || slices.Contains(reported, other.Spec.PoolRole) {
+		if err != nil || slices.Contains(reported, other.Spec.PoolRole) || other.Spec.PoolRole == poolv1.RoleControlPlane {
 			continue // with err, the error is in the other pool
 		}
 		// A third pool changes nothing about these two.
@@ -107,23 +110,23 @@ func validateSelectorLabels(labels map[string]string, role string, path *field.P
 // validateKubelet validates the kubelet configuration of a pool, alone and merged with that of the worker pool. For the
 // worker pool, it also validates the merged result of each pool that inherits from it.
 func validateKubelet(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool, at *field.Path) field.ErrorList {
-	worker, err := pool.OfRole(others, poolv1.RoleWorker)
-	if err != nil {
-		worker = nil // several worker pools: another rule reports this
-	}
+	parent, _ := pool.ParentOf(p, others) // several worker pools: another rule reports this
 	var kubeletErr *pool.KubeletError
-	switch err := pool.CheckKubelet(p, worker); {
+	switch err := pool.CheckKubelet(p, parent); {
 	case errors.As(err, &kubeletErr) && kubeletErr.Pool == p.Name:
 		return kubeletErr.Explain()
 	case errors.As(err, &kubeletErr):
 		return nil // the error is in the worker pool
 	case err != nil:
 		return field.ErrorList{field.InternalError(at, err)}
-	case pool.IsCustom(p.Spec.PoolRole):
+	case p.Spec.PoolRole != poolv1.RoleWorker:
 		return nil
 	}
 	var errs field.ErrorList
 	for i := range others {
+		if !pool.IsCustom(others[i].Spec.PoolRole) {
+			continue
+		}
 		if err := pool.CheckKubelet(&others[i], p); errors.As(err, &kubeletErr) && kubeletErr.Inherited {
 			for _, err := range kubeletErr.Errs {
 				err.Detail += fmt.Sprintf(" (in MachineConfigPool %s, which inherits fields of this pool)", others[i].Name)

@@ -239,10 +239,7 @@ func markUsedByNodes(ctx context.Context, a *addresses, w client.Reader, own str
 	return nil
 }
 
-// isControlPlane reports whether a Node is a control plane Node, by labels that a kubelet is not allowed to set.
-func isControlPlane(node *corev1.Node) bool {
-	return metav1.HasLabel(node.ObjectMeta, poolv1.NodeRoleLabelPrefix+"control-plane") || metav1.HasLabel(node.ObjectMeta, poolv1.NodeRoleLabelPrefix+"master")
-}
+func isControlPlane(node *corev1.Node) bool { return pool.IsControlPlane(node.Labels) }
 
 // serviceAddresses returns the addresses of the Service kubernetes.
 func serviceAddresses(ctx context.Context, live client.Reader) ([]netip.Addr, error) {

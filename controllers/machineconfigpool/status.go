@@ -254,8 +254,8 @@ func (s *scope) predict(from runs, to string) update.Effect {
 	if before == nil || after == nil {
 		return unknownEffect
 	}
-	worker, _ := pool.OfRole(s.pools, poolv1.RoleWorker)
-	plan, err := pool.PlanUpdate(s.pool, worker, before.Spec, after.Spec, renderedFor(before) != s.pool.Name, from.can)
+	parent, _ := pool.ParentOf(s.pool, s.pools)
+	plan, err := pool.PlanUpdate(s.pool, parent, before.Spec, after.Spec, renderedFor(before) != s.pool.Name, from.can)
 	if err != nil {
 		return unknownEffect
 	}

@@ -44,7 +44,7 @@ type BootSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="!(self in ['master', 'control-plane'])",message="control plane machines can't boot into a pool: use the control plane provider's own bootstrap config"
+	// +kubebuilder:validation:XValidation:rule="self != 'master'",message="the role of the control plane's pool is control-plane"
 	PoolRole string `json:"poolRole,omitempty"`
 
 	// configSource defines where the host gets its configuration from. Defaults to type Server.

@@ -13,6 +13,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="has(self.join) || has(self.host) && self.host.type == 'Node'",message="it says how the host joins the cluster",fieldPath=".join",reason=FieldValueRequired
 // +kubebuilder:validation:XValidation:rule="!has(self.join) || !has(self.host) || self.host.type != 'Node'",message="a host of type Node has joined before: leave it out",fieldPath=".join",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!(has(self.host) && self.host.type == 'Node') || !has(self.configSource) && !has(self.nodeNameSource)",message="a host of type Node does not boot: leave out configSource and nodeNameSource",fieldPath=".host.type",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.poolRole) || self.poolRole != 'control-plane' || has(self.host) && self.host.type == 'Node'",message="hosts of the control plane boot by the control plane provider, and only an adopted Node can be in this pool: use its bootstrap config, and adopt the Nodes",fieldPath=".poolRole",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="has(self.host) == has(oldSelf.host)",message="host can't be added or removed: create another PoolbootConfig",fieldPath=".host",reason=FieldValueForbidden
 type PoolbootConfigSpec struct {
 	BootSpec `json:",inline"`

@@ -15,6 +15,7 @@ type PoolbootConfigTemplateResource struct {
 	// spec is the spec of every PoolbootConfig that is created.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.join)",message="it says how the hosts join the cluster",fieldPath=".join",reason=FieldValueRequired
+	// +kubebuilder:validation:XValidation:rule="!has(self.poolRole) || self.poolRole != 'control-plane'",message="hosts of the control plane boot by the control plane provider, and only an adopted Node can be in this pool: use its bootstrap config, and adopt the Nodes",fieldPath=".poolRole",reason=FieldValueForbidden
 	Spec BootSpec `json:"spec,omitempty,omitzero"`
 }
 

@@ -1,7 +1,10 @@
 package v1alpha1
 
-// RoleWorker is the role of the pool that all other pools of a cluster inherit from.
+// RoleWorker is the role of the pool that all custom pools of a cluster inherit from.
 const RoleWorker = "worker"
+
+// RoleControlPlane is the role of the pool of the control plane's Nodes. It inherits from no pool.
+const RoleControlPlane = "control-plane"
 
 // Labels, taints and annotations on Nodes.
 const (
@@ -196,13 +199,16 @@ const (
 	MachineConfigInvalidReason = "Invalid"
 )
 
-// Reasons of the condition UpdateGatesOpen. The last two are also those of Updated while all hosts that wait for their
+// Reasons of the condition UpdateGatesOpen. All but the first are also those of Updated while all hosts that wait for their
 // update wait for a gate, and GateUnreadableReason is that of an event.
 const (
 	// All gates were open when hosts began updates last.
 	GatesOpenReason = "GatesOpen"
 	// The expression of a gate is false, so no host begins an update. The message names the gate.
 	GateClosedReason = "GateClosed"
+	// The control plane can't be without one more host now, or Cluster API is changing it. It is looked at again every
+	// ten seconds.
+	ControlPlaneNotReadyReason = "ControlPlaneNotReady"
 	// The object of a gate can't be read, or the expression fails, so no host begins an update:
 	// docs/updates.md#update-gates.
 	GateUnreadableReason = "GateUnreadable"

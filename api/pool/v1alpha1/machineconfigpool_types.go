@@ -13,6 +13,9 @@ import (
 // MachineConfigPoolSpec defines which MachineConfigs a pool renders and which Nodes belong to it.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.node) || !has(self.node.labels) || !('poolboot.io/pool' in self.node.labels) || self.node.labels['poolboot.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".node.labels['poolboot.io/pool']",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="self.poolRole != 'control-plane' || !has(self.nodeSelector)",message="the Nodes of the control plane are those with the label node-role.kubernetes.io/control-plane: leave it out",fieldPath=".nodeSelector",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="self.poolRole != 'control-plane' || !has(self.maxUnavailable)",message="hosts of the control plane are updated one at a time: leave it out",fieldPath=".maxUnavailable",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="self.poolRole != 'control-plane' || !has(self.hosts) || !has(self.hosts.templateRef)",message="hosts of the control plane boot by the control plane provider: leave it out",fieldPath=".hosts.templateRef",reason=FieldValueForbidden
 type MachineConfigPoolSpec struct {
 	// clusterName is the Cluster, in the same namespace, whose Machines and Nodes the pool is for.
 	// +required
@@ -24,17 +27,18 @@ type MachineConfigPoolSpec struct {
 
 	// poolRole is the pool's name within its cluster, as in the labels node-role.kubernetes.io/<role> and
 	// poolboot.io/pool=<role> of its Nodes, and in the spec.poolRole of PoolbootConfigs. The role "worker" is
-	// the pool that every other pool of the cluster inherits from.
+	// the pool that every custom pool of the cluster inherits from. The pool with the role "control-plane" inherits
+	// from none. Its hosts are Nodes of the control plane that you adopt.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another pool"
-	// +kubebuilder:validation:XValidation:rule="!(self in ['master', 'control-plane'])",message="control plane machines can't be in a pool"
+	// +kubebuilder:validation:XValidation:rule="self != 'master'",message="the role of the control plane's pool is control-plane"
 	PoolRole string `json:"poolRole,omitempty"`
 
-	// machineConfigSelector selects the MachineConfigs of the same namespace that the pool renders. A pool other than
-	// worker always renders those of the worker pool first. If it is not set, the pool has no MachineConfigs of its
+	// machineConfigSelector selects the MachineConfigs of the same namespace that the pool renders. A custom pool
+	// always renders those of the worker pool first. If it is not set, the pool has no MachineConfigs of its
 	// own.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it must not be empty: leave it out for a pool without MachineConfigs of its own, or select by a label that all intended MachineConfigs have"
@@ -87,7 +91,7 @@ type MachineConfigPoolSpec struct {
 type KubeletSettings struct {
 	// configuration is the configuration of the kubelets of the pool's machines: a KubeletConfiguration of
 	// kubelet.config.k8s.io/v1beta1, with apiVersion, kind and the fields to set, for example maxPods. Fields by which
-	// a kubelet registers its Node, joins the cluster or is reached are refused. A pool other than worker inherits the
+	// a kubelet registers its Node, joins the cluster or is reached are refused. A custom pool inherits the
 	// worker pool's configuration and overrides it field by field: objects by their keys, lists as a whole.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -98,14 +102,14 @@ type KubeletSettings struct {
 	Configuration *runtime.RawExtension `json:"configuration,omitempty"`
 
 	// autoSizingReserved has each host compute what its kubelet reserves for the system (systemReserved), as
-	// OpenShift does. It cannot be combined with systemReserved in the same pool. A pool other than worker inherits
+	// OpenShift does. It cannot be combined with systemReserved in the same pool. A custom pool inherits
 	// the worker pool's value, and its own replaces it.
 	// +optional
 	AutoSizingReserved *bool `json:"autoSizingReserved,omitempty"`
 
 	// wrapper is a command that starts the kubelets of the pool's machines: the path of a program and its arguments,
-	// to which the kubelet's own command is added, for example [/usr/bin/nsenter, --mount=/run/kubens/mnt]. A pool
-	// other than worker inherits the worker pool's wrapper, and its own replaces it.
+	// to which the kubelet's own command is added, for example [/usr/bin/nsenter, --mount=/run/kubens/mnt]. A custom pool
+	// inherits the worker pool's wrapper, and its own replaces it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -134,7 +138,7 @@ type HostSettings struct {
 
 	// networkRenderer is the program of the image that configures the network: SystemdNetworkd, NetworkManager or None.
 	// Hosts get the network data that Metal3 has for them as files of this program. With None, Poolboot ignores it. If
-	// it is not set, Machines with network data wait. A pool other than worker inherits the worker pool's value, and
+	// it is not set, Machines with network data wait. A custom pool inherits the worker pool's value, and
 	// its own replaces it.
 	// +optional
 	NetworkRenderer NetworkRenderer `json:"networkRenderer,omitempty"`
@@ -185,7 +189,7 @@ func (s *HostSettings) DefaultArchitecture() Architecture {
 func (s *MachineConfigPoolSpec) IsPaused() bool { return s.Paused != nil && *s.Paused }
 
 // MachineConfigPool is a group of machines of one cluster with the same configuration. A custom pool is a pool whose
-// role is not worker. It inherits every MachineConfig of the worker pool and adds its own.
+// role is neither worker nor control-plane. It inherits every MachineConfig of the worker pool and adds its own.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=machineconfigpools,scope=Namespaced,shortName=pbpool,categories=cluster-api

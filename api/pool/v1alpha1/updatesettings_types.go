@@ -12,7 +12,7 @@ import (
 type UpdateSettings struct {
 	// disruptionPolicy maps changes of the rendered config to what a running host does after them: nothing, reload or
 	// restart a unit, drain, or reboot. A change that no policy covers reboots the host, as do changes of kernel
-	// arguments, extensions, kernelType and osImageURL. A pool other than worker inherits the worker pool's policies;
+	// arguments, extensions, kernelType and osImageURL. A custom pool inherits the worker pool's policies;
 	// its own policies for the same path or unit, or for SSH keys, replace them, and the defaults in docs/pools.md.
 	// kubectl poolboot plan and diff show what a change needs.
 	// +optional
@@ -74,7 +74,7 @@ type UpdateSettings struct {
 	// disk. Refuse means that it cannot change to the configuration, and must be replaced. NewHostsOnly means that it
 	// keeps its disks, and the mount units and lines of /etc/fstab and /etc/crypttab about what differs, and gets
 	// everything else of the configuration; status.update.outdatedDisks of its PoolbootConfig has what it does not get.
-	// A pool other than worker inherits the worker pool's value. Defaults to Refuse.
+	// A custom pool inherits the worker pool's value. Defaults to Refuse.
 	// +optional
 	DiskPolicy DiskPolicy `json:"diskPolicy,omitempty"`
 

@@ -35,9 +35,9 @@ func obstacle(s *scope.Scope) *metav1.Condition {
 			"a MachinePool owns this PoolbootConfig, and Poolboot does not support MachinePools: use a MachineDeployment")
 	case machine == nil && !record.IsMachineless(config):
 		return missing(bootstrapv1.WaitingForOwnerReason, "no Machine owns this PoolbootConfig yet")
-	case machine != nil && util.IsControlPlaneMachine(machine):
+	case machine != nil && util.IsControlPlaneMachine(machine) && !record.IsAdopted(config):
 		return missing(bootstrapv1.ControlPlaneNotSupportedReason,
-			"Machine %s is a control plane machine, which is in no machine config pool: use the bootstrap provider of the control plane provider", machine.Name)
+			"Machine %s is a control plane machine, which doesn't boot into a pool: use the bootstrap provider of the control plane provider, and adopt its Node", machine.Name)
 	case !record.IsAdopted(config) && presetDataSecret(config, machine) != "":
 		return missing(bootstrapv1.DataSecretPresetReason,
 			"spec.bootstrap.dataSecretName of Machine %s is Secret %s, which Poolboot did not create: the host boots with that Secret; "+

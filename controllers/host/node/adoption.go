@@ -21,8 +21,8 @@ import (
 // asFound decides about the Node of an adopted host that is as it was found: the Node names its PoolbootConfig, and has
 // nothing of a pool.
 func asFound(node *corev1.Node, f facts) *decision {
-	if byLabels, err := pool.Decide(node.Labels, nil); err == nil && byLabels.ControlPlane {
-		return notInPool(bootstrapv1.ControlPlaneNodeReason, "Node %s has the labels of a control plane, which is in no pool: delete PoolbootConfig %s", node.Name, f.config.Name)
+	if problem := checkControlPlane(node, f.config); problem != nil {
+		return problem
 	}
 	if p, declared, err := poolWithLabels(f.pools, cmp.Or(f.config.Status.PoolRole, f.config.Spec.PoolRole)); err == nil {
 		release(node, declared, nodev1.CoreTaints(p.Spec.Node.Taints))
@@ -39,6 +39,21 @@ func asFound(node *corev1.Node, f facts) *decision {
 		d.node = node
 	}
 	return d
+}
+
+// checkControlPlane reports a Node of the control plane that is to be in a pool for other Nodes, or the reverse.
+func checkControlPlane(node *corev1.Node, config *bootstrapv1.PoolbootConfig) *decision {
+	isFor := config.Spec.PoolRole == poolv1.RoleControlPlane
+	switch {
+	case pool.IsControlPlane(node.Labels) == isFor:
+		return nil
+	case isFor:
+		return notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s has no label of a control plane: delete PoolbootConfig %s, and create it with another poolRole", node.Name, config.Name)
+	case record.IsAdopted(config):
+		return notInPool(bootstrapv1.ControlPlaneNodeReason, "Node %s has the labels of a control plane, whose Nodes can only be in the pool %s: delete PoolbootConfig %s, and create it with this poolRole",
+			node.Name, poolv1.RoleControlPlane, config.Name)
+	}
+	return notInPool(bootstrapv1.ControlPlaneNodeReason, "Node %s has the labels of a control plane, whose hosts don't boot into a pool: remove the control-plane label", node.Name)
 }
 
 // adopt adds the labels of its pool to the Node of an adopted host, and records which of them it did not have. It

@@ -5,6 +5,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -21,6 +22,11 @@ var _ = Describe("The decision about a Node that Poolboot did not boot", func() 
 		}
 	}
 	noMachine := func(f *facts) { f.machine = nil }
+	ofControlPlane := func(f *facts) {
+		p := poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "control-plane"}, Spec: poolv1.MachineConfigPoolSpec{PoolRole: poolv1.RoleControlPlane}}
+		p.Spec.Node.Labels = map[string]string{"example.com/etcd": "stacked"}
+		f.pools, f.config.Spec.PoolRole, f.config.Status.PoolRole = append(f.pools, p), poolv1.RoleControlPlane, poolv1.RoleControlPlane
+	}
 	// owned is the Node as its owner has it.
 	owned := func(node *corev1.Node) {
 		node.Labels = map[string]string{"example.com/rack": "owner", "example.com/tier": "infra"}
@@ -137,7 +143,16 @@ var _ = Describe("The decision about a Node that Poolboot did not boot", func() 
 			node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: "site/other"}
 		}),
 		Entry("a Node of the control plane", bootstrapv1.ControlPlaneNodeReason, func(node *corev1.Node) { node.Labels = role("control-plane") }),
+		Entry("a Node that is none of the control plane", bootstrapv1.NodeOutsidePoolReason, ofControlPlane),
 	)
+
+	It("puts a Node of the control plane in its pool, also if it has the labels of other pools", func() {
+		d := decide(situation(adopted(bootstrapv1.AdoptionFollow), noMachine, owned, ofControlPlane, func(node *corev1.Node) { node.Labels = role("control-plane", "worker", "infra") }))
+		Expect(d.condition.Reason).To(Equal(bootstrapv1.NodeReadyInPoolReason))
+		Expect(d.record.pool).To(Equal(poolv1.RoleControlPlane))
+		Expect(d.node.Labels).To(BeEquivalentTo(labels.Merge(role("control-plane", "worker", "infra"), map[string]string{"example.com/etcd": "stacked", poolv1.NodePoolLabel: "control-plane"})))
+		Expect(d.node.Annotations).To(HaveKeyWithValue(poolv1.NodeAdoptedLabelsAnnotation, "example.com/etcd=stacked"))
+	})
 
 	It("refuses to add labels to a Node that is in another pool with its own", func() {
 		d := decide(situation(adopted(bootstrapv1.AdoptionFollow), noMachine, owned, func(node *corev1.Node) { node.Labels = role("edge") }))

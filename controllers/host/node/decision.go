@@ -337,12 +337,12 @@ func labelSource(machine *clusterv1.Machine) string {
 // decideRole returns the role that a Node's labels decide, or the decision about labels that decide none.
 func decideRole(node *corev1.Node, f facts) (string, *decision) {
 	byLabels, err := pool.Decide(node.Labels, f.pools)
+	problem := checkControlPlane(node, f.config)
 	switch {
 	case err != nil:
 		return "", notInPool(bootstrapv1.PoolConflictReason, "Node %s: %s%s", node.Name, err, machineLabelWarning("", node.Labels, f))
-	case byLabels.ControlPlane:
-		return "", notInPool(bootstrapv1.ControlPlaneNodeReason,
-			"Node %s has the labels of a control plane, which is in no pool: remove the control-plane label", node.Name)
+	case problem != nil:
+		return "", problem
 	case byLabels.Role == "":
 		return "", notInPool(bootstrapv1.NodeOutsidePoolReason,
 			"no pool selects the labels of Node %s: set the labels of a pool on the Node", node.Name)

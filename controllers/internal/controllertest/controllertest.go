@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/events"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -41,7 +42,7 @@ func Scheme() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		admissionregistrationv1.AddToScheme, appsv1.AddToScheme, authorizationv1.AddToScheme, certificatesv1.AddToScheme, corev1.AddToScheme,
 		eventsv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme, storagev1.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme,
-		bmov1alpha1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme,
+		controlplanev1.AddToScheme, bmov1alpha1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

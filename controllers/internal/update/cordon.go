@@ -52,6 +52,8 @@ type drainer struct {
 	// firmware reports whether Metal3 reboots the host, once its Node is drained. It is nil for a host that is updated
 	// without a complete drain.
 	firmware func(context.Context, *host) (bool, error)
+	// controlPlane says why the control plane can't be without a Node, or "". It is nil for hosts of other pools.
+	controlPlane func(ctx context.Context, node string) (string, error)
 }
 
 // drain cordons and drains the Node of a host. It returns what remains to be done, and "" when the Node is drained and
@@ -65,7 +67,7 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 	}
 	if _, isExcluded := machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; isExcluded {
 		d.firmware = nil
-		return "", d.finish(ctx, h)
+		return d.finish(ctx, h)
 	}
 	started, err := d.cordon(ctx, h)
 	if err != nil {
@@ -133,20 +135,26 @@ func (d drainer) start(ctx context.Context, h *host, key string, change func(*co
 	return started, d.patch(ctx, h, node)
 }
 
-// finish tells the agent that its Node is drained, and with the same write whether Metal3 reboots the host.
-func (d drainer) finish(ctx context.Context, h *host) error {
+// finish tells the agent that its Node is drained, and with the same write whether Metal3 reboots the host. A drain can
+// take long, so a host of the control plane waits here if the others can't do without it any more.
+func (d drainer) finish(ctx context.Context, h *host) (remaining string, err error) {
+	if d.controlPlane != nil {
+		if why, err := d.controlPlane(ctx, h.Node.Name); err != nil || why != "" {
+			return why, err
+		}
+	}
 	node := h.Node.DeepCopy()
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DrainedAnnotation, h.Desired())
 	if d.firmware != nil {
 		byMetal3, err := d.firmware(ctx, h)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if byMetal3 {
 			metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.Metal3RebootsAnnotation, h.Desired())
 		}
 	}
-	return d.patch(ctx, h, node)
+	return "", d.patch(ctx, h, node)
 }
 
 // conclude ends what the manager began with the Node, after an update that is complete or was undone. A Node that was

@@ -30,21 +30,21 @@ import (
 func (d drainer) detach(ctx context.Context, h *host, machine *clusterv1.Machine, staying []*corev1.Pod) (remaining string, err error) {
 	_, isExcluded := machine.Annotations[clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation]
 	if isExcluded || isUnreachable(h.Node) { // nothing detaches the volumes of a Node that can't be reached
-		return "", d.finish(ctx, h)
+		return d.finish(ctx, h)
 	}
 	volumes, err := d.attached(ctx, h.Node, claimsOf(staying))
 	if err != nil {
 		return "", fmt.Errorf("volumes of Node %s: %w", h.Node.Name, err)
 	}
 	if len(volumes) == 0 {
-		return "", d.finish(ctx, h)
+		return d.finish(ctx, h)
 	}
 	started, err := d.start(ctx, h, agentv1.DetachStartedAnnotation, nil)
 	if err != nil {
 		return "", err
 	}
 	if timeout := time.Duration(ptr.Deref(machine.Spec.Deletion.NodeVolumeDetachTimeoutSeconds, 0)) * time.Second; timeout > 0 && d.now.Sub(started) >= timeout {
-		return "", d.finish(ctx, h)
+		return d.finish(ctx, h)
 	}
 	return rollout.Clean(fmt.Sprintf("Since %s, these volumes are still attached to the Node: %s",
 		started.UTC().Format(time.RFC3339), strings.Join(volumes, ", ")), agentv1.MaxReason), nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -33,23 +35,32 @@ type gates struct {
 }
 
 // passGates returns those of the hosts that the gates of the pool allow to get slots for their targets: all if the
-// gates are open, and otherwise only those that have begun, which get a newer target, and those that return. The gates
-// are read once per reconcile, and only if it matters. The cost is one request for each gate up to the first closed
-// one. With an error, it returns those that pass closed gates.
+// gates are open, and otherwise only those that have begun, which get a newer target, and those that return. The pool of
+// the control plane always has a gate, which one host passes at a time. The gates are read once per reconcile, and only
+// if it matters. The cost is one request for each gate up to the first closed one. With an error, it returns those that
+// pass closed gates.
 func (r *Updates) passGates(ctx context.Context, s *poolScope, hosts []string) ([]string, error) {
-	if len(s.pool.Spec.Updates.Gates) == 0 || len(hosts) == 0 {
+	isControlPlane := pool.IsOfControlPlane(*s.pool)
+	if len(s.pool.Spec.Updates.Gates) == 0 && !isControlPlane || len(hosts) == 0 {
 		return hosts, nil
 	}
 	var inUpdate []string
+	var beginning []*host
 	for _, h := range s.named(hosts) {
 		if h.passesGates(s.candidate(h).Progress) {
 			inUpdate = append(inUpdate, h.Name())
+		} else {
+			beginning = append(beginning, h)
 		}
 	}
-	if len(inUpdate) == len(hosts) {
+	if len(beginning) == 0 {
 		return hosts, nil
 	}
 	closed, err := r.closedGate(ctx, s)
+	if err == nil && closed == nil && isControlPlane {
+		hosts = append(slices.Clone(inUpdate), beginning[0].Name())
+		closed, err = r.reserveControlPlane(ctx, s, beginning[0])
+	}
 	if err != nil {
 		return inUpdate, err
 	}
@@ -69,6 +80,9 @@ func (h *host) passesGates(progress rollout.Progress) bool {
 // closedGate returns the first closed gate of a pool, or nil. The error is that of a request which is repeated because
 // it was not answered.
 func (r *Updates) closedGate(ctx context.Context, s *poolScope) (*rollout.ClosedGate, error) {
+	if len(s.pool.Spec.Updates.Gates) == 0 {
+		return nil, nil
+	}
 	reader, err := r.gateReader(ctx, workload.ClusterOfPool(s.pool))
 	if err != nil {
 		return nil, err
@@ -138,7 +152,7 @@ func (r *Updates) setGatesOpen(s *poolScope) (report func()) {
 		meta.SetStatusCondition(&p.Status.Conditions, condition)
 	case s.gates.wereRead:
 		meta.SetStatusCondition(&p.Status.Conditions, condition)
-	case old != nil && (len(p.Spec.Updates.Gates) == 0 || old.Status == metav1.ConditionFalse):
+	case old != nil && (len(p.Spec.Updates.Gates) == 0 && !pool.IsOfControlPlane(*p) || old.Status == metav1.ConditionFalse):
 		meta.RemoveStatusCondition(&p.Status.Conditions, poolv1.UpdateGatesOpenCondition)
 	}
 	return func() {

@@ -48,6 +48,9 @@ func (r *Updates) ChooseHosts(
 	if failed == nil {
 		report()
 	}
+	if err == nil && failed == nil && s != nil && s.endsReservations() {
+		err = r.releaseControlPlane(ctx, s)
+	}
 	r.reportNotChosen(p, errors.Join(err, failed))
 	switch {
 	case errors.Is(err, clustercache.ErrClusterNotConnected):

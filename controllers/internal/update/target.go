@@ -262,11 +262,8 @@ func (r *Updates) predicted(ctx context.Context, h *host, in poolContext) update
 		specs = append(specs, config.Spec)
 		isMoved = isMoved || config.Labels[poolv1.RenderedForLabel] != in.pool.Name
 	}
-	worker, err := pool.OfRole(in.pools, poolv1.RoleWorker)
-	if err != nil {
-		worker = nil
-	}
-	plan, err := pool.PlanUpdate(in.pool, worker, specs[0], specs[1], isMoved, update.CapabilitiesWithout(h.Config.Status.Update.UnsupportedChanges...))
+	parent, _ := pool.ParentOf(in.pool, in.pools)
+	plan, err := pool.PlanUpdate(in.pool, parent, specs[0], specs[1], isMoved, update.CapabilitiesWithout(h.Config.Status.Update.UnsupportedChanges...))
 	if err != nil {
 		ctrl.LoggerFrom(ctx).V(2).Info("The effect of an update can't be predicted", "error", err.Error())
 		return ""

@@ -213,6 +213,15 @@ func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Res
 		}
 		d := drainer{management: r.Client, workload: w, cluster: in.cluster, pool: in.pool, now: o.now, written: &r.written, attachments: &r.attachments,
 			firmware: r.hasFirmwareToApply}
+		if pool.IsOfControlPlane(*in.pool) {
+			d.controlPlane = func(ctx context.Context, node string) (string, error) {
+				plane, err := r.readControlPlane(ctx, in.cluster, w)
+				if err != nil {
+					return "", err
+				}
+				return plane.WhyNotWithout(node), nil
+			}
+		}
 		if h.mustDrain() {
 			if o.remaining, err = d.drain(ctx, h); err != nil {
 				return result, err

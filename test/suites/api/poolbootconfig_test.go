@@ -53,8 +53,8 @@ var invalidSpecs = []TableEntry{
 	Entry("a role with spaces", `poolRole: "NOT A ROLE!"`, "poolRole", "should match"),
 	Entry("a role that ends with a dash", `poolRole: edge-`, "poolRole", "should match"),
 	Entry("a role that is too long", `poolRole: `+strings.Repeat("a", 64), "poolRole", "63"),
-	Entry("the role of the control plane", `poolRole: control-plane`, "poolRole", "control plane provider's own bootstrap config"),
-	Entry("the old role of the control plane", `poolRole: master`, "poolRole", "control plane provider's own bootstrap config"),
+	Entry("the role of the control plane", `poolRole: control-plane`, "poolRole", "hosts of the control plane boot by the control plane provider"),
+	Entry("the old role of the control plane", `poolRole: master`, "poolRole", "the role of the control plane's pool is control-plane"),
 	Entry("the pool's label with another role", `{poolRole: edge, node: {labels: {poolboot.io/pool: infra}}}`, poolLabel, "leave it out"),
 	Entry("the pool's label without a role", `node: {labels: {poolboot.io/pool: infra}}`, poolLabel, "leave it out"),
 	Entry("a rule for a label that labels has", `node: {labels: {example.com/rack: r1}, labelRules: [{key: example.com/rack, valueExpression: host.name}]}`,
@@ -102,6 +102,7 @@ var _ = Describe("A PoolbootConfigTemplate", func() {
 var _ = Describe("The host of a PoolbootConfig without a Machine", func() {
 	DescribeTable("is accepted with", expectAccepted("PoolbootConfig"),
 		Entry("the names of a Node and a BareMetalHost", `spec: {poolRole: edge, host: {type: BareMetalHost, nodeName: edge-7.example, bareMetalHostName: edge-7}}`),
+		Entry("a Node of the control plane", `spec: {poolRole: control-plane, join: null, host: {type: Node, nodeName: cp-1, adoption: Preview}}`),
 		Entry("the name of a Node that Poolboot did not boot", `spec: {poolRole: edge, join: null, host: {type: Node, nodeName: edge-7, adoption: Preview}}`),
 	)
 	DescribeTable("is refused with", expectRefused("PoolbootConfig"),

@@ -277,10 +277,10 @@ func compareCluster(before, after objects, hosts []bootstrapv1.PoolbootConfig) (
 		if err != nil {
 			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
 		}
-		worker, _ := pool.OfRole(after.pools, poolv1.RoleWorker) // Render has refused several
+		parent, _ := pool.ParentOf(&p, after.pools) // Render has refused several
 		restarts := existing != nil && restartsKubelet(declared, *existing, p)
 		can := capabilities(p.Spec.PoolRole, hosts)
-		plan, err := pool.PlanUpdate(&p, worker, from.Spec, to.Spec, restarts, can)
+		plan, err := pool.PlanUpdate(&p, parent, from.Spec, to.Spec, restarts, can)
 		if err != nil {
 			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
 		}
@@ -310,7 +310,7 @@ const unknownEffect = "Unknown"
 // be another one than those of its pool: its last update can have failed, or wait. The effect then says so, because it
 // is not only that of the files.
 func (d *difference) predict(o objects) {
-	worker, _ := pool.OfRole(o.pools, poolv1.RoleWorker)
+	parent, _ := pool.ParentOf(&d.pool, o.pools)
 	d.effects = map[string]string{}
 	for _, c := range d.machines {
 		runs := c.Status.Boot.ServedConfiguration.Name
@@ -321,7 +321,7 @@ func (d *difference) predict(o objects) {
 		at := slices.IndexFunc(o.configs, func(rendered poolv1.MachineConfig) bool { return rendered.Name == runs })
 		if at >= 0 {
 			isMoved := d.restartsKubelet || o.configs[at].Labels[poolv1.RenderedForLabel] != d.pool.Name
-			if plan, err := pool.PlanUpdate(&d.pool, worker, o.configs[at].Spec, d.to, isMoved, update.CapabilitiesWithout(c.Status.Update.UnsupportedChanges...)); err == nil {
+			if plan, err := pool.PlanUpdate(&d.pool, parent, o.configs[at].Spec, d.to, isMoved, update.CapabilitiesWithout(c.Status.Update.UnsupportedChanges...)); err == nil {
 				d.effects[c.Name] = string(plan.Effect())
 			}
 		}

@@ -297,7 +297,7 @@ func findWorker(pools []*poolv1.MachineConfigPool, p *poolv1.MachineConfigPool) 
 			ofCluster = append(ofCluster, *other)
 		}
 	}
-	worker, err := pool.OfRole(ofCluster, poolv1.RoleWorker)
+	worker, err := pool.ParentOf(p, ofCluster)
 	if errors.As(err, new(*pool.NotFoundError)) {
 		return nil, nil
 	}

@@ -134,11 +134,14 @@ func explainConfigs(err error, role string, pools []poolv1.MachineConfigPool, co
 	if !errors.As(err, &first) {
 		return err
 	}
-	all := []error{err}
+	all, roles := []error{err}, []string{role}
+	if pool.IsCustom(role) {
+		roles = append(roles, poolv1.RoleWorker)
+	}
 	for i := range configs {
 		config := &configs[i]
 		isSelected := slices.ContainsFunc(pools, func(p poolv1.MachineConfigPool) bool {
-			return slices.Contains([]string{role, poolv1.RoleWorker}, p.Spec.PoolRole) && pool.Selects(p, config.Labels)
+			return slices.Contains(roles, p.Spec.PoolRole) && pool.Selects(p, config.Labels)
 		})
 		if !isSelected || pool.IsRendered(config) {
 			continue
@@ -245,7 +248,7 @@ func (o *options) noteDisks(source *input.Source, pools []poolv1.MachineConfigPo
 	if err != nil {
 		return
 	}
-	worker, _ := pool.OfRole(pools, poolv1.RoleWorker)
+	parent, _ := pool.ParentOf(p, pools)
 	var disks []string
 	for _, entry := range entries {
 		if slices.Contains([]pool.Kind{pool.KindDisk, pool.KindRaid, pool.KindLuks, pool.KindFilesystem}, entry.Kind) {
@@ -253,7 +256,7 @@ func (o *options) noteDisks(source *input.Source, pools []poolv1.MachineConfigPo
 		}
 	}
 	hosts := ptr.Deref(p.Status.OutdatedDisksHostCount, 0)
-	if pool.UpdatePolicyOf(p, worker).KeepsDisks && len(disks)+int(hosts) > 0 {
+	if pool.UpdatePolicyOf(p, parent).KeepsDisks && len(disks)+int(hosts) > 0 {
 		fmt.Fprintln(o.streams.ErrOut, "note:", source.LocateText(fmt.Sprintf("MachineConfigPool %q: spec.updates.diskPolicy is NewHostsOnly: a host has the disks with which it was installed, "+
 			"and these entries apply only to new hosts (%d): %s; running hosts with other disks: %d", p.Name, len(disks), cmp.Or(strings.Join(disks, ", "), "none"), hosts)))
 	}

@@ -36,10 +36,10 @@ func (p *RebootPredictor) Describe(ctx context.Context, of *poolv1.MachineConfig
 	if err != nil {
 		return "", err
 	}
-	worker, _ := pool.OfRole(p.Pools, poolv1.RoleWorker)
+	parent, _ := pool.ParentOf(of, p.Pools)
 	by := update.Rebooting{Method: pool.RebootMethodOf(of), Can: update.CapabilitiesWithout(config.Status.Update.UnsupportedChanges...)}
 	isMoved := from.Labels[poolv1.RenderedForLabel] != of.Name
-	plan, err := pool.PlanUpdate(of, worker, from.Spec, to.Spec, isMoved, by.Can, update.ParseDrift(drift)...)
+	plan, err := pool.PlanUpdate(of, parent, from.Spec, to.Spec, isMoved, by.Can, update.ParseDrift(drift)...)
 	if err != nil {
 		return "", err
 	}

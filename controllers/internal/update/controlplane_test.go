@@ -1,0 +1,215 @@
+package update
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// newControlPlane returns a world whose hosts have a control plane with stacked etcd, and are adopted.
+func newControlPlane(ctx context.Context, hosts int) *world {
+	GinkgoHelper()
+	w := newWorld(hosts)
+	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey.Namespace, Name: "cp"}}
+	for _, healthy := range []string{controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition, controlplanev1.KubeadmControlPlaneControlPlaneComponentsHealthyCondition} {
+		conditions.Set(kcp, metav1.Condition{Type: healthy, Status: metav1.ConditionTrue, Reason: "Healthy"})
+	}
+	Expect(w.management.Create(ctx, kcp)).To(Succeed())
+	cluster := &clusterv1.Cluster{}
+	Expect(w.management.Get(ctx, clusterKey, cluster)).To(Succeed())
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: controlplanev1.GroupVersion.Group, Kind: "KubeadmControlPlane", Name: "cp"}
+	Expect(w.management.Update(ctx, cluster)).To(Succeed())
+	w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.PoolRole = poolv1.RoleControlPlane })
+	for i := range hosts {
+		config, machine := w.config(ctx, i), w.machine(ctx, i)
+		config.Spec.PoolRole = poolv1.RoleControlPlane
+		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeNode, NodeName: hostName(i), Adoption: bootstrapv1.AdoptionFollow}
+		status := config.Status
+		Expect(w.management.Update(ctx, config)).To(Succeed())
+		config.Status, config.Status.PoolRole = status, poolv1.RoleControlPlane
+		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
+		machine.Labels[clusterv1.MachineControlPlaneLabel] = ""
+		machine.Status.NodeRef.Name = hostName(i)
+		Expect(w.management.Update(ctx, machine)).To(Succeed())
+		w.changeNode(ctx, i, func(node *corev1.Node) { node.Labels[poolv1.NodeRoleLabelPrefix+poolv1.RoleControlPlane] = "" })
+		for _, component := range []string{"etcd", "kube-apiserver"} {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: component + "-" + hostName(i),
+				Labels: map[string]string{"component": component, "tier": "control-plane"}, Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "hash"},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: hostName(i), UID: "uid", Controller: ptr.To(true)}}}}
+			pod.Spec.NodeName = hostName(i)
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			Expect(w.workload.Create(ctx, pod)).To(Succeed())
+		}
+	}
+	w.adopt(ctx)
+	return w
+}
+
+// changeControlPlane changes the KubeadmControlPlane as its controller does.
+func (w *world) changeControlPlane(ctx context.Context, change func(*controlplanev1.KubeadmControlPlane)) {
+	GinkgoHelper()
+	kcp := &controlplanev1.KubeadmControlPlane{}
+	Expect(w.management.Get(ctx, client.ObjectKey{Namespace: clusterKey.Namespace, Name: "cp"}, kcp)).To(Succeed())
+	change(kcp)
+	Expect(w.management.Update(ctx, kcp)).To(Succeed())
+}
+
+// setMember sets whether the member of etcd of a host is Ready.
+func (w *world) setMember(ctx context.Context, i int, status corev1.ConditionStatus) {
+	GinkgoHelper()
+	pod := &corev1.Pod{}
+	Expect(w.workload.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "etcd-" + hostName(i)}, pod)).To(Succeed())
+	pod.Status.Conditions[0].Status = status
+	Expect(w.workload.Status().Update(ctx, pod)).To(Succeed())
+}
+
+// held returns the indexes of the hosts whose Machines Cluster API does not drain.
+func (w *world) held(ctx context.Context) (held []int) {
+	GinkgoHelper()
+	for i := range w.size(ctx) {
+		if metav1.HasAnnotation(w.machine(ctx, i).ObjectMeta, controlPlaneHook) {
+			held = append(held, i)
+		}
+	}
+	return held
+}
+
+// expectQuorum fails if more than one host of the control plane was told to change, or if one was told while Cluster
+// API can drain another one.
+func (w *world) expectQuorum(ctx context.Context) func() {
+	return func() {
+		told := w.told(ctx)
+		Expect(len(told)).To(BeNumerically("<=", 1))
+		for _, changing := range told {
+			for i := range w.size(ctx) {
+				Expect(i == changing || metav1.HasAnnotation(w.machine(ctx, i).ObjectMeta, controlPlaneHook)).To(BeTrue(), "Machine %d can be drained while host %d changes", i, changing)
+			}
+		}
+	}
+}
+
+var _ = Describe("The pool of a control plane", func() {
+	It("updates its hosts one after the other, and Cluster API drains no other Machine meanwhile", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 3)
+		w.afterWrite = w.expectQuorum(ctx)
+		w.render(ctx, "rendered-worker-2")
+		for i := range 3 {
+			w.settle(ctx)
+			Expect(w.told(ctx)).To(Equal([]int{i}))
+			Expect(w.held(ctx)).To(HaveLen(2))
+			w.complete(ctx, i)
+		}
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(BeEmpty())
+		Expect(w.held(ctx)).To(BeEmpty())
+		Expect(w.gatesCondition(ctx).Status).To(Equal(metav1.ConditionTrue))
+	})
+
+	for n := 1; n <= 14; n++ {
+		for _, late := range []bool{false, true} {
+			It(fmt.Sprintf("keeps its quorum if the manager crashes: write %d, which takes effect: %t", n, late), func(ctx SpecContext) {
+				w := newControlPlane(ctx, 3)
+				w.afterWrite = w.expectQuorum(ctx)
+				w.render(ctx, "rendered-worker-2")
+				w.CrashAt, w.Late = w.Writes+n, late
+				for i := range 3 {
+					w.settle(ctx)
+					w.complete(ctx, i)
+				}
+				w.settle(ctx)
+				Expect(w.told(ctx)).To(BeEmpty())
+				Expect(w.held(ctx)).To(BeEmpty())
+			})
+		}
+	}
+
+	DescribeTable("begins no update, and holds no Machine", func(why string, change func(context.Context, *world)) {
+		ctx := context.Background()
+		w := newControlPlane(ctx, 3)
+		change(ctx, w)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(BeEmpty())
+		Expect(w.held(ctx)).To(BeEmpty())
+		Expect(w.gatesCondition(ctx)).To(And(HaveField("Reason", poolv1.ControlPlaneNotReadyReason), HaveField("Message", ContainSubstring(why))))
+	},
+		Entry("while a member of etcd is down", "etcd-host-1", func(ctx context.Context, w *world) { w.setMember(ctx, 1, corev1.ConditionFalse) }),
+		Entry("while a Node of the control plane that is in no pool is not Ready", "Node other is not Ready", func(ctx context.Context, w *world) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{poolv1.NodeRoleLabelPrefix + "master": ""}}}
+			Expect(w.workload.Create(ctx, node)).To(Succeed())
+		}),
+		Entry("while Cluster API rolls out", "has the condition RollingOut", func(ctx context.Context, w *world) {
+			w.changeControlPlane(ctx, func(kcp *controlplanev1.KubeadmControlPlane) {
+				conditions.Set(kcp, metav1.Condition{Type: controlplanev1.KubeadmControlPlaneRollingOutCondition, Status: metav1.ConditionTrue, Reason: "RollingOut"})
+			})
+		}),
+	)
+
+	It("begins no update of two members", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 2)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(BeEmpty())
+		Expect(w.gatesCondition(ctx).Message).To(ContainSubstring("etcd has 2 member(s), and no quorum without that of Node host-0"))
+	})
+
+	It("removes its hooks if Cluster API deletes a Machine just before it looks again", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 3)
+		w.render(ctx, "rendered-worker-2")
+		w.afterWrite = func() {
+			if machine := w.machine(ctx, 2); machine.DeletionTimestamp.IsZero() && metav1.HasAnnotation(machine.ObjectMeta, controlPlaneHook) {
+				machine.Finalizers = []string{"machine.cluster.x-k8s.io"}
+				Expect(w.management.Update(ctx, machine)).To(Succeed())
+				Expect(w.management.Delete(ctx, machine)).To(Succeed())
+			}
+		}
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(BeEmpty())
+		Expect(w.held(ctx)).To(BeEmpty())
+	})
+
+	It("does not hold the Machine of the host that is away, so that it can be replaced", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 3)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		Expect(w.held(ctx)).To(Equal([]int{1, 2}))
+	})
+
+	It("lets a host go on after its drain only while the others are healthy", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 3)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.setMember(ctx, 1, corev1.ConditionFalse)
+		w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
+		Expect(w.updated(ctx, 0).Message).To(ContainSubstring("etcd-host-1"))
+		w.setMember(ctx, 1, corev1.ConditionTrue)
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(HaveKey(agentv1.DrainedAnnotation))
+	})
+
+	It("leaves no hook behind when it is deleted", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 3)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.held(ctx)).NotTo(BeEmpty())
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.PoolRole = poolv1.RoleWorker })
+		w.settle(ctx)
+		Expect(w.held(ctx)).To(BeEmpty())
+	})
+})
