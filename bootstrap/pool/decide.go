@@ -29,9 +29,9 @@ var controlPlaneRoles = []string{poolv1.RoleControlPlane, "master"}
 // Decide returns the pool of a cluster to which a set of labels belongs. No other code decides that.
 //
 // Windows Nodes are in no pool. A control plane is in the pool control-plane if there is one, and in no other; custom
-// pools that select its labels are returned as Unsupported. For other labels, a matching custom pool takes precedence over worker, and several matching custom pools
-// are a *ConflictError. If no custom pool matches, it is worker if that matches, otherwise no pool. A malformed
-// selector is a *SelectorError.
+// pools that select its labels are returned as Unsupported. For other labels, a matching custom pool takes precedence
+// over worker, and several matching custom pools are a *ConflictError. If no custom pool matches, it is worker if that
+// matches, otherwise no pool. A malformed selector is a *SelectorError.
 func Decide(nodeLabels map[string]string, pools []poolv1.MachineConfigPool) (Decision, error) {
 	if nodeLabels[corev1.LabelOSStable] == string(corev1.Windows) {
 		return Decision{}, nil

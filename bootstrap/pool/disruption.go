@@ -15,8 +15,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
-// UpdatePolicyOf returns the policy of a pool's hosts: that of the pool over that of the pool that it inherits from. This
-// parent can be nil.
+// UpdatePolicyOf returns the policy of a pool's hosts: that of the pool over that of the pool that it inherits from.
+// This parent can be nil.
 func UpdatePolicyOf(p, parent *poolv1.MachineConfigPool) update.Policy {
 	if parent == nil {
 		parent = p

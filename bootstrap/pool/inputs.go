@@ -44,8 +44,9 @@ func (in inputs) lineage() []*poolv1.MachineConfigPool {
 }
 
 // InputsHash returns a hash of the inputs of Render for a role: while it does not change, Render returns the same
-// result. It covers the specs of the pool and of its parent without spec.paused, and the generations of the MachineConfigs
-// that they select. The MachineConfigs must be as an API server returned them. The errors are those of Render.
+// result. It covers the specs of the pool and of its parent without spec.paused, and the generations of the
+// MachineConfigs that they select. The MachineConfigs must be as an API server returned them. The errors are those of
+// Render.
 func InputsHash(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (string, error) {
 	in, err := inputsOf(role, pools, configs)
 	if err != nil {
@@ -68,7 +69,8 @@ func InputsHash(role string, pools []poolv1.MachineConfigPool, configs []poolv1.
 }
 
 // InputsID returns a hash that identifies the inputs of Render for a role: the names, UIDs and generations of the pool
-// that it inherits from, or else of the pool itself, and of the MachineConfigs. Programs of different versions compare it, so it stays the same for the same objects.
+// that it inherits from, or else of the pool itself, and of the MachineConfigs. Programs of different versions compare
+// it, so it stays the same for the same objects.
 func InputsID(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (string, error) {
 	in, err := inputsOf(role, pools, configs)
 	if err != nil {

@@ -47,8 +47,8 @@ func (e *KubeletError) Explain() (errs field.ErrorList) {
 }
 
 // CheckKubelet validates the kubelet wrapper of a pool, and its kubelet configuration by itself and together with that
-// of the worker pool. worker is nil if there is none, or if the pool does not inherit from it. The error is a *KubeletError; its Pool is the worker
-// pool if that one is invalid.
+// of the worker pool. worker is nil if there is none, or if the pool does not inherit from it. The error is a
+// *KubeletError; its Pool is the worker pool if that one is invalid.
 func CheckKubelet(p, worker *poolv1.MachineConfigPool) error {
 	_, err := kubeletSections(p, worker)
 	return err

@@ -35,9 +35,10 @@ type Rendered struct {
 	Notes []string `json:"-"`
 }
 
-// Render merges the MachineConfigs of a pool: for a custom pool, first those that the Cluster's worker pool selects, then
-// the others that the pool itself selects, both in the order of their names. So a custom pool inherits all MachineConfigs
-// of worker and overrides them, regardless of names. The kubelet configurations of both pools are added as drop-ins.
+// Render merges the MachineConfigs of a pool: for a custom pool, first those that the Cluster's worker pool selects,
+// then the others that the pool itself selects, both in the order of their names. So a custom pool inherits all
+// MachineConfigs of worker and overrides them, regardless of names. The kubelet configurations of both pools are added
+// as drop-ins.
 //
 // ignition.Merge merges the Ignition. kernelArguments and extensions are concatenated, fips is true if any
 // MachineConfig sets it, and the last kernelType, osImageURL and baseOSExtensionsContainerImage win, also a kernelType

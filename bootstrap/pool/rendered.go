@@ -49,10 +49,10 @@ func CompareAge(a, b *poolv1.MachineConfig) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), order, cmp.Compare(a.Name, b.Name))
 }
 
-// PlanUpdate returns how a running host of a pool changes from one rendered config to another.
-// parent is the pool that it inherits from, or nil. restartsKubelet means that the flags of the kubelet change too, because the host was
-// in another pool or the pool has other labels or taints. can is what the programs of the host can change.
-// What drifted on the host changes too.
+// PlanUpdate returns how a running host of a pool changes from one rendered config to another. parent is the pool that
+// it inherits from, or nil. restartsKubelet means that the flags of the kubelet change too, because the host was in
+// another pool or the pool has other labels or taints. can is what the programs of the host can change. What drifted on
+// the host changes too.
 func PlanUpdate(p, parent *poolv1.MachineConfigPool, from, to poolv1.MachineConfigSpec, restartsKubelet bool, can update.Capabilities, drift ...update.Drift) (update.Plan, error) {
 	before, after, err := parseBoth(from, to)
 	if err != nil {

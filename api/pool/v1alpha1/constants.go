@@ -199,8 +199,8 @@ const (
 	MachineConfigInvalidReason = "Invalid"
 )
 
-// Reasons of the condition UpdateGatesOpen. All but the first are also those of Updated while all hosts that wait for their
-// update wait for a gate, and GateUnreadableReason is that of an event.
+// Reasons of the condition UpdateGatesOpen. All but the first are also those of Updated while all hosts that wait for
+// their update wait for a gate, and GateUnreadableReason is that of an event.
 const (
 	// All gates were open when hosts began updates last.
 	GatesOpenReason = "GatesOpen"

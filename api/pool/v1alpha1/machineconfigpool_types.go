@@ -107,8 +107,8 @@ type KubeletSettings struct {
 	// +optional
 	AutoSizingReserved *bool `json:"autoSizingReserved,omitempty"`
 
-	// wrapper is a command that starts the kubelets of the pool's machines: the path of a program and its arguments,
-	// to which the kubelet's own command is added, for example [/usr/bin/nsenter, --mount=/run/kubens/mnt]. A custom pool
+	// wrapper is a command that starts the kubelets of the pool's machines: the path of a program and its arguments, to
+	// which the kubelet's own command is added, for example [/usr/bin/nsenter, --mount=/run/kubens/mnt]. A custom pool
 	// inherits the worker pool's wrapper, and its own replaces it.
 	// +optional
 	// +listType=atomic

@@ -97,8 +97,8 @@ func (r *Updates) reserveControlPlane(ctx context.Context, s *poolScope, h *host
 	return closed()
 }
 
-// endsReservations reports whether the reconcile of a pool removes hooks: that of the control plane, or of worker, which
-// every Cluster has, if there is none.
+// endsReservations reports whether the reconcile of a pool removes hooks: that of the control plane, or of worker,
+// which every Cluster has, if there is none.
 func (s *poolScope) endsReservations() bool {
 	return pool.IsOfControlPlane(*s.pool) || !pool.IsCustom(s.pool.Spec.PoolRole) && !slices.ContainsFunc(s.pools, pool.IsOfControlPlane)
 }

@@ -35,10 +35,10 @@ type gates struct {
 }
 
 // passGates returns those of the hosts that the gates of the pool allow to get slots for their targets: all if the
-// gates are open, and otherwise only those that have begun, which get a newer target, and those that return. The pool of
-// the control plane always has a gate, which one host passes at a time. The gates are read once per reconcile, and only
-// if it matters. The cost is one request for each gate up to the first closed one. With an error, it returns those that
-// pass closed gates.
+// gates are open, and otherwise only those that have begun, which get a newer target, and those that return. The pool
+// of the control plane always has a gate, which one host passes at a time. The gates are read once per reconcile, and
+// only if it matters. The cost is one request for each gate up to the first closed one. With an error, it returns those
+// that pass closed gates.
 func (r *Updates) passGates(ctx context.Context, s *poolScope, hosts []string) ([]string, error) {
 	isControlPlane := pool.IsOfControlPlane(*s.pool)
 	if len(s.pool.Spec.Updates.Gates) == 0 && !isControlPlane || len(hosts) == 0 {

@@ -40,6 +40,12 @@ func isTestedByMigration(r rights.Right) bool {
 	return false
 }
 
+// isTestedByControlPlane reports whether only a Cluster with a KubeadmControlPlane needs a right, as that of
+// test/suites/controlplane.
+func isTestedByControlPlane(r rights.Right) bool {
+	return r.Resource == "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io"
+}
+
 // The programs ran with exactly the rights of config/. Each right must be used, and no request may be refused.
 var _ = AfterSuite(func() {
 	if lab == nil || !rights.WholeRun() {
@@ -52,7 +58,7 @@ var _ = AfterSuite(func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(refused).To(BeEmpty(), program)
 		unused := slices.DeleteFunc(documented, func(r rights.Right) bool {
-			return isTestedByInstall(r) || program == rights.Manager && isTestedByMigration(r) || slices.Contains(used, r)
+			return isTestedByInstall(r) || program == rights.Manager && (isTestedByMigration(r) || isTestedByControlPlane(r)) || slices.Contains(used, r)
 		})
 		Expect(unused).To(BeEmpty(), "%s has rights that it did not use in any spec: remove them, or add a spec that needs them", program)
 	}
