@@ -82,7 +82,9 @@ var _ = Describe("A control plane", func() {
 			conditions.Set(c.Kubeadm, metav1.Condition{Type: controlplanev1.KubeadmControlPlaneRollingOutCondition, Status: metav1.ConditionTrue, Reason: "RollingOut"})
 		}),
 		Entry("while Cluster API has not seen a change", "has changed", func(c *rollout.ControlPlane) { c.Kubeadm.Generation = 2 }),
-		Entry("while nobody looks at etcd", "is paused", func(c *rollout.ControlPlane) { c.Kubeadm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }),
+		Entry("while nobody looks at etcd", "is paused", func(c *rollout.ControlPlane) {
+			c.Kubeadm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+		}),
 		Entry("while a member of etcd has no Machine", "EtcdClusterHealthy is False: member x", func(c *rollout.ControlPlane) {
 			conditions.Set(c.Kubeadm, metav1.Condition{Type: controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition, Status: metav1.ConditionFalse, Reason: "NotHealthy", Message: "member x has no Machine"})
 		}),

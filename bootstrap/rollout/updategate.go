@@ -23,6 +23,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 const (
@@ -179,11 +180,16 @@ func DescribeObject(o poolv1.UpdateGateObjectReference) string {
 	return cmp.Or(o.Kind, "object") + " " + name
 }
 
+// HasGates reports whether hosts of a pool begin updates only while gates are open. The control plane always has one.
+func HasGates(p *poolv1.MachineConfigPool) bool {
+	return len(p.Spec.Updates.Gates) > 0 || pool.IsOfControlPlane(*p)
+}
+
 // HoldOfGates returns why a gate prevents hosts of a pool from beginning updates, from the condition of the pool, or
 // "".
 func HoldOfGates(p *poolv1.MachineConfigPool) string {
 	c := meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition)
-	if c == nil || c.Status != "False" || len(p.Spec.Updates.Gates) == 0 {
+	if c == nil || c.Status != "False" || !HasGates(p) {
 		return ""
 	}
 	return c.Message

@@ -41,7 +41,7 @@ type gates struct {
 // that pass closed gates.
 func (r *Updates) passGates(ctx context.Context, s *poolScope, hosts []string) ([]string, error) {
 	isControlPlane := pool.IsOfControlPlane(*s.pool)
-	if len(s.pool.Spec.Updates.Gates) == 0 && !isControlPlane || len(hosts) == 0 {
+	if !rollout.HasGates(s.pool) || len(hosts) == 0 {
 		return hosts, nil
 	}
 	var inUpdate []string
@@ -145,6 +145,9 @@ func (r *Updates) setGatesOpen(s *poolScope) (report func()) {
 		Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionTrue, ObservedGeneration: p.Generation, Reason: poolv1.GatesOpenReason,
 		Message: fmt.Sprintf("all update gates (%d) were open when hosts began updates last", len(p.Spec.Updates.Gates)),
 	}
+	if pool.IsOfControlPlane(*p) {
+		condition.Message = "the control plane could be without a host, and " + condition.Message
+	}
 	closed := s.gates.closed
 	switch {
 	case closed != nil:
@@ -152,7 +155,7 @@ func (r *Updates) setGatesOpen(s *poolScope) (report func()) {
 		meta.SetStatusCondition(&p.Status.Conditions, condition)
 	case s.gates.wereRead:
 		meta.SetStatusCondition(&p.Status.Conditions, condition)
-	case old != nil && (len(p.Spec.Updates.Gates) == 0 && !pool.IsOfControlPlane(*p) || old.Status == metav1.ConditionFalse):
+	case old != nil && (!rollout.HasGates(p) || old.Status == metav1.ConditionFalse):
 		meta.RemoveStatusCondition(&p.Status.Conditions, poolv1.UpdateGatesOpenCondition)
 	}
 	return func() {
