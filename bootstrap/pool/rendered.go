@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -86,6 +87,36 @@ func ListChanges(from, to poolv1.MachineConfigSpec) ([]string, error) {
 		changes = append(changes, sign+entry)
 	}
 	return changes, nil
+}
+
+// ListSourceChanges returns the MachineConfigs that one rendered config is merged from and the other one is not, as
+// ListChanges returns entries. It returns none if those of one rendered config are not known.
+func ListSourceChanges(from, to poolv1.PoolConfiguration) (changes []string) {
+	if len(from.Source) == 0 || len(to.Source) == 0 {
+		return nil
+	}
+	list := func(sign string, of, without []poolv1.MachineConfigSource) {
+		for _, source := range of {
+			if !slices.Contains(without, source) {
+				changes = append(changes, sign+source.Name)
+			}
+		}
+	}
+	list(removedSource, from.Source, to.Source)
+	list("+ MachineConfig ", to.Source, from.Source)
+	return changes
+}
+
+const removedSource = "- MachineConfig "
+
+// RemovedSources returns the names of the MachineConfigs that changes list as removed.
+func RemovedSources(changes []string) (names []string) {
+	for _, change := range changes {
+		if name, ok := strings.CutPrefix(change, removedSource); ok {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // differing returns the entries that differ between two configurations.

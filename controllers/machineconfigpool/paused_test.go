@@ -116,6 +116,20 @@ var _ = Describe("A paused pool", func() {
 			HaveField("ChangeCount", HaveValue(BeEquivalentTo(31)))))
 	})
 
+	It("records which MachineConfigs were added and removed, besides the entries that change with them", func() {
+		s.reconcile("infra")
+		added := infra.DeepCopy()
+		added.ObjectMeta = metav1.ObjectMeta{Namespace: infra.Namespace, Name: "51-added", Labels: infra.Labels}
+		added.Spec.Config.Raw = []byte(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/added"}]}}`)
+		Expect(s.Create(ctx(), added)).To(Succeed())
+		s.reconcile("infra")
+		Expect(s.Delete(ctx(), added)).To(Succeed())
+		history := s.reconcile("infra").Status.History
+		Expect(history).To(HaveLen(3))
+		Expect(history[1]).To(And(HaveField("Changes", HaveExactElements("+ MachineConfig 51-added", "+ file /etc/added")), HaveField("ChangeCount", HaveValue(BeEquivalentTo(2)))))
+		Expect(history[2].Changes).To(HaveExactElements("- MachineConfig 51-added", "- file /etc/added"))
+	})
+
 	It("writes nothing if nothing changed", func() {
 		s.pause(true)
 		s.reconcile("infra")

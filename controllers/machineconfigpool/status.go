@@ -22,9 +22,10 @@ import (
 func (s *scope) setStatus() {
 	status := &s.pool.Status
 	status.ObservedGeneration = s.pool.Generation
+	before := status.Configuration
 	status.Configuration = s.configuration()
 	status.RenderedConfiguration = s.target()
-	s.setHistory(metav1.Now())
+	s.setHistory(before, metav1.Now())
 	status.InputsHash, _ = pool.InputsID(s.pool.Spec.PoolRole, s.pools, s.configs) // the problem of the pool has the error
 	n := s.countMachines()
 	s.setCapacity(n, time.Now())
@@ -43,22 +44,23 @@ func (s *scope) setStatus() {
 
 // setHistory records what the pool hands out, if it is another configuration than before, and what differs between
 // both, because the earlier one is deleted when nothing uses it.
-func (s *scope) setHistory(now metav1.Time) {
+func (s *scope) setHistory(before poolv1.PoolConfiguration, now metav1.Time) {
 	name, history := s.pool.Status.Configuration.Name, s.pool.Status.History
 	if name == "" || len(history) > 0 && history[len(history)-1].Name == name {
 		return
 	}
 	handedOut := poolv1.HandedOutConfiguration{Name: name, StartTime: &now}
-	if len(history) > 0 {
-		s.setChanges(history[len(history)-1].Name, &handedOut)
+	if len(history) > 0 && history[len(history)-1].Name == before.Name {
+		s.setChanges(before, &handedOut)
 	}
 	history = append(history, handedOut)
 	s.pool.Status.History = history[max(0, len(history)-poolv1.MaxHistory):]
 }
 
-// setChanges sets what a configuration changes, if both exist.
-func (s *scope) setChanges(before string, handedOut *poolv1.HandedOutConfiguration) {
-	from, to := s.config(before), s.config(handedOut.Name)
+// setChanges sets what a configuration changes, if both exist: first the MachineConfigs that are added and removed, of
+// which the entries do not say that they are the cause.
+func (s *scope) setChanges(before poolv1.PoolConfiguration, handedOut *poolv1.HandedOutConfiguration) {
+	from, to := s.config(before.Name), s.config(handedOut.Name)
 	if from == nil || to == nil {
 		return
 	}
@@ -66,6 +68,7 @@ func (s *scope) setChanges(before string, handedOut *poolv1.HandedOutConfigurati
 	if err != nil {
 		return
 	}
+	changes = slices.Concat(pool.ListSourceChanges(before, s.pool.Status.Configuration), changes)
 	handedOut.ChangeCount = ptr.To(int32(len(changes)))
 	for _, change := range changes[:min(poolv1.MaxHistoryChanges, len(changes))] {
 		handedOut.Changes = append(handedOut.Changes, rollout.Clean(change, maxChange))

@@ -189,8 +189,8 @@ type HandedOutConfiguration struct {
 	// +required
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
-	// changes are the first entries that differ from the config before it, such as ~ file /etc/chrony.conf: added (+),
-	// changed (~) or removed (-).
+	// changes are the MachineConfigs that were added (+) or removed (-) since the config before it, and the entries
+	// that were added, changed (~) or removed, such as ~ file /etc/chrony.conf. They are the first ones.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10

@@ -46,7 +46,7 @@ type revision struct {
 	// are not known. ChangeCount is how many there are.
 	Changes     []string `json:"changes"`
 	ChangeCount int      `json:"changeCount"`
-	// ChangedBy are the objects that were changed last between the config before it and this one.
+	// ChangedBy are the objects that were changed last between the config before it and this one, or removed.
 	ChangedBy []changedObject `json:"changedBy,omitempty"`
 }
 
@@ -56,11 +56,13 @@ type hostUpdate struct {
 	bootstrapv1.HostUpdate `json:",inline"`
 }
 
-// changedObject is an object whose spec or labels a client has changed.
+// changedObject is an object whose spec or labels a client has changed. If it was deleted, nothing says by whom and
+// when.
 type changedObject struct {
 	Object  string      `json:"object"`
-	Manager string      `json:"manager"`
-	Time    metav1.Time `json:"time"`
+	Deleted bool        `json:"deleted,omitempty"`
+	Manager string      `json:"manager,omitempty"`
+	Time    metav1.Time `json:"time,omitzero"`
 }
 
 func newHistory(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
@@ -70,14 +72,14 @@ func newHistory(streams genericiooptions.IOStreams, to input.Connection) *cobra.
 		Use:   "history POOL [--configuration NAME]",
 		Short: "List the rendered configs of a pool",
 		Long: `List the last rendered configs that a pool handed out, in this order: when, which hosts run each of them and are told
-to run it, and which entries were added (+), changed (~) and removed (-) since the config before it. A config that was
-handed out again is listed again. Those that exist and were not handed out, as in a paused pool, are listed by the time
-of their creation. A paused pool can hand out those that are not listed as deleted.
+to run it, and which MachineConfigs and entries were added (+), changed (~) and removed (-) since the config before it.
+A config that was handed out again is listed again. Those that exist and were not handed out, as in a paused pool, are
+listed by the time of their creation. A paused pool can hand out those that are not listed as deleted.
 
 With --configuration, list the updates of hosts to this config: when each began and ended, and why it failed. A host has
 its last 5 updates on record, until its Machine is deleted. Then follow the MachineConfigs, and the pool, that were
 changed before it was handed out, when, and by which manager of managedFields: a client, not a user. An object that was
-changed again later counts for the later config only.`,
+changed again later counts for the later config only. Of a MachineConfig that was deleted, nothing says by whom.`,
 		Example: `  # What the pool handed out, and which hosts run it
   kubectl poolboot rollout history infra -n metal
 
@@ -206,7 +208,7 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 		r.Deleted = specs[r.Name] == nil && !r.HandedOut // the pool creates that one again
 		slices.SortStableFunc(r.Updates, func(a, b hostUpdate) int { return a.StartTime.Compare(b.StartTime.Time) })
 		if i > 0 {
-			r.ChangedBy = listChanged(p, sources.Items, times[listed[i-1]], times[r])
+			r.ChangedBy = listChanged(p, sources.Items, pool.RemovedSources(r.Changes), times[listed[i-1]], times[r])
 		}
 		if i > 0 && r.Changes == nil && specs[listed[i-1].Name] != nil && specs[r.Name] != nil {
 			if r.Changes, err = pool.ListChanges(*specs[listed[i-1].Name], *specs[r.Name]); err != nil {
@@ -222,19 +224,27 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 // configured matches the fields of an object that a pool is rendered from.
 var configured = regexp.MustCompile(`"f:(spec|labels)"`)
 
-// listChanged returns the pool, and the MachineConfigs that it renders, that were changed last after one time and until
-// another one.
-func listChanged(p *poolv1.MachineConfigPool, sources []metav1.PartialObjectMetadata, after, until time.Time) (changed []changedObject) {
+// listChanged returns the pool, and the MachineConfigs that it renders or that were removed, that were changed last
+// after one time and until another one, or are deleted.
+func listChanged(p *poolv1.MachineConfigPool, sources []metav1.PartialObjectMetadata, removed []string, after, until time.Time) (changed []changedObject) {
 	add := func(kind string, object client.Object) {
 		for _, entry := range object.GetManagedFields() {
 			if entry.FieldsV1 != nil && configured.Match(entry.FieldsV1.GetRawBytes()) && entry.Subresource == "" && entry.Time != nil && entry.Time.After(after) && !entry.Time.After(until) {
-				changed = append(changed, changedObject{kind + " " + object.GetName(), entry.Manager, *entry.Time})
+				changed = append(changed, changedObject{Object: kind + " " + object.GetName(), Manager: entry.Manager, Time: *entry.Time})
 			}
 		}
 	}
+	names := slices.Clone(removed)
 	for _, source := range p.Status.Configuration.Source {
-		if i := slices.IndexFunc(sources, func(c metav1.PartialObjectMetadata) bool { return c.Name == source.Name }); i >= 0 {
+		if !slices.Contains(removed, source.Name) { // it can have been added again
+			names = append(names, source.Name)
+		}
+	}
+	for _, name := range names {
+		if i := slices.IndexFunc(sources, func(c metav1.PartialObjectMetadata) bool { return c.Name == name }); i >= 0 {
 			add("MachineConfig", &sources[i])
+		} else if slices.Contains(removed, name) {
+			changed = append(changed, changedObject{Object: "MachineConfig " + name, Deleted: true})
 		}
 	}
 	add("MachineConfigPool", p)
@@ -304,6 +314,10 @@ func printUpdates(out io.Writer, revisions []revision) error {
 			updates = append(updates, []string{u.Host, format(u.StartTime), format(u.CompletionTime), string(u.Result), u.Message})
 		}
 		for _, c := range r.ChangedBy {
+			if c.Deleted {
+				changed = append(changed, []string{c.Object + ", which was deleted", "", ""})
+				continue
+			}
 			changed = append(changed, []string{c.Object, c.Manager, format(&c.Time)})
 		}
 	}

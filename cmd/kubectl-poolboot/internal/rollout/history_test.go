@@ -73,8 +73,9 @@ var _ = Describe("history", func() {
 	})
 
 	It("names the hosts whose update to a config failed, also when they run another one, and says when it began and ended, and why it failed", func(ctx SpecContext) {
+		now := time.Now()
 		at := func(minutes int) *metav1.Time {
-			return ptr.To(metav1.NewTime(time.Now().Add(time.Duration(minutes) * time.Minute).Truncate(time.Second).UTC()))
+			return ptr.To(metav1.NewTime(now.Add(time.Duration(minutes) * time.Minute).Truncate(time.Second).UTC()))
 		}
 		a, b, c := done("a"), done("b"), done("c")
 		c.Status.Update.History = []bootstrapv1.HostUpdate{{Configuration: "rendered-infra-bad", StartTime: at(-33), CompletionTime: at(-32), Result: "UnitsFailing", Message: "web.service: it failed"},
@@ -106,7 +107,7 @@ var _ = Describe("history", func() {
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra", "--configuration", newConfig)))).To(ContainElement(And(HavePrefix("b "), HaveSuffix("web.service: it failed"))))
 	})
 
-	It("names who changed the MachineConfigs and the pool between two configs, and no one who changed something else", func() {
+	It("names who changed or removed the MachineConfigs and the pool between two configs, and no one who changed something else", func() {
 		begin := time.Now().Truncate(time.Second)
 		field := func(manager, fields, subresource string, seconds int) metav1.ManagedFieldsEntry {
 			return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Time: ptr.To(metav1.NewTime(begin.Add(time.Duration(seconds) * time.Second))),
@@ -121,9 +122,26 @@ var _ = Describe("history", func() {
 		p.Status.Configuration.Source = []poolv1.MachineConfigSource{{Name: "50-web"}, {Name: "51-web"}}
 		Expect(listChanged(p, []metav1.PartialObjectMetadata{
 			named("50-web", field("kubectl-client-side-apply", spec, "", 10), field("argocd", spec, "", 11)), named("51-web", field("early", spec, "", 0)), named("other", field("kubectl", spec, "", 5)),
-		}, begin, begin.Add(10*time.Second))).To(HaveExactElements(
+			named("relabeled", field("kubectl-label", `{"f:metadata":{"f:labels":{}}}`, "", 6)),
+		}, []string{"relabeled"}, begin, begin.Add(10*time.Second))).To(HaveExactElements(
 			And(HaveField("Object", "MachineConfigPool infra"), HaveField("Manager", "kubectl-edit")),
+			And(HaveField("Object", "MachineConfig relabeled"), HaveField("Manager", "kubectl-label")),
 			And(HaveField("Object", "MachineConfig 50-web"), HaveField("Manager", "kubectl-client-side-apply"))), "in the order of time")
+	})
+
+	It("names a MachineConfig that was deleted", func() {
+		const handedOutIt = "rendered-infra-2"
+		updated := done("a")
+		updated.Status.Update.History = []bootstrapv1.HostUpdate{{Configuration: handedOutIt, StartTime: ptr.To(metav1.Now())}}
+		s := newSite(func(p *poolv1.MachineConfigPool) {
+			handedOut(newConfig, handedOutIt)(p)
+			p.Status.Configuration = poolv1.PoolConfiguration{Name: handedOutIt, Source: []poolv1.MachineConfigSource{{Name: "a"}}}
+			p.Status.History[1].Changes, p.Status.History[1].ChangeCount = []string{"- MachineConfig b", "- file /etc/b"}, ptr.To[int32](2)
+		}, updated)
+		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[2]).To(HaveSuffix(" - MachineConfig b, - file /etc/b"))
+		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra", "--configuration", handedOutIt)))).To(ContainElements(
+			"CHANGED BY AT", "MachineConfig b, which was deleted <none> <none>"))
+		Expect(clitest.ExpectSuccess(s.run("history", "infra", "--configuration", handedOutIt, "-o", "json"))).To(MatchRegexp(`"object": "MachineConfig b",\s+"deleted": true\s+}`))
 	})
 
 	It("tells a config without changes from one whose changes are unknown", func(ctx SpecContext) {
