@@ -61,6 +61,11 @@ func (c Config) KeepDisks(host Config) (kept Config, outdated []Item) {
 	return kept, outdated
 }
 
+// DescribeOutdated describes what a host keeps of its disks, and why, such as "these as installed (…): disk /dev/sdb".
+func DescribeOutdated(items []string) string {
+	return "these as installed (spec.updates.diskPolicy is NewHostsOnly): " + strings.Join(items, ", ")
+}
+
 // diskDifferences returns what differs in the lists about disks. The order of each list is part of it: an item without
 // a name stands for the order.
 func diskDifferences(before, after types.Storage) []Item {

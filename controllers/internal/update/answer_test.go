@@ -123,8 +123,8 @@ var _ = Describe("A host whose agent does not run while its kubelet does", func(
 		}
 		Expect(outdated("disk /dev/sdb\nfilesystem /dev/sdb1\n")).To(Equal([]string{"disk /dev/sdb", "filesystem /dev/sdb1"}))
 		Expect(w.updated(ctx, 0)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", bootstrapv1.UpdateDoneReason),
-			HaveField("Message", HaveSuffix(", and keeps the disks with which it was installed instead of: disk /dev/sdb, filesystem /dev/sdb1. "+
-				"To install these, roll out its MachineDeployment to renew it, see docs/pools.md#renewing-machines"))))
+			HaveField("Message", HaveSuffix(", and keeps these as installed (spec.updates.diskPolicy is NewHostsOnly): disk /dev/sdb, filesystem /dev/sdb1. "+
+				"To change these, roll out its MachineDeployment to renew it, see docs/pools.md#renewing-machines"))))
 		Expect(outdated(strings.Repeat("disk "+strings.Repeat("x", 300)+"\n\x1b\n", 50))).To(And(HaveLen(bootstrapv1.MaxOutdatedDisks), HaveEach(And(HaveLen(bootstrapv1.MaxOutdatedDisk), HaveSuffix("…")))),
 			"what root on the host writes")
 		Expect(outdated("")).To(BeEmpty())

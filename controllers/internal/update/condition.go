@@ -373,8 +373,7 @@ func (h *host) disks(o outcome) string {
 	if len(h.Report.OutdatedDisks) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", and keeps the disks with which it was installed instead of: %s. To install these, %s",
-		h.withOrigins(strings.Join(h.Report.OutdatedDisks, ", ")), h.renew(o))
+	return fmt.Sprintf(", and keeps %s. To change these, %s", h.withOrigins(update.DescribeOutdated(h.Report.OutdatedDisks)), h.renew(o))
 }
 
 // missing describes the drop-ins of the configuration that have no effect on the host.

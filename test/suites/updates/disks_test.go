@@ -63,7 +63,7 @@ var _ = Describe("A running host whose pool gets other disks", func() {
 		pool.Spec.Updates.DiskPolicy = poolv1.DiskNewHostsOnly
 		Expect(lab.ManagementClient.Patch(ctx, pool, client.MergeFrom(before))).To(Succeed())
 		Eventually(ctx, outdated).WithTimeout(4 * time.Minute).Should(Equal("1 1 [disk /dev/sdz filesystem /dev/disk/by-partlabel/data unit srv.mount]"))
-		Eventually(ctx, updated).Should(And(HavePrefix("True"), ContainSubstring("keeps the disks with which it was installed instead of: disk /dev/sdz")))
+		Eventually(ctx, updated).Should(And(HavePrefix("True"), ContainSubstring("keeps these as installed (spec.updates.diskPolicy is NewHostsOnly): disk /dev/sdz")))
 		Expect(host.ReadFile("/etc/quiet")).To(BeEquivalentTo("2"))
 		Expect(host.ReadFile("/etc/systemd/system/srv.mount")).Error().To(HaveOccurred())
 		Expect(host.BootID()).To(Equal(boot))

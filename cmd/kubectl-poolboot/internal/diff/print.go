@@ -56,7 +56,7 @@ func (d difference) print(to io.Writer) error {
 		for i, item := range items {
 			names[i] = item.String()
 		}
-		out.WriteString(cli.Paragraph("  disks:    ", fmt.Sprintf("running hosts (%d) keep their own, and do not get %s", len(d.effects), strings.Join(names, ", "))))
+		out.WriteString(cli.Paragraph("  disks:    ", fmt.Sprintf("running hosts (%d) keep %s", len(d.effects), update.DescribeOutdated(names))))
 	}
 	fmt.Fprintf(out, "  machines: %d\n", len(d.machines))
 	for _, machine := range d.machines {

@@ -186,7 +186,7 @@ func (a answer) print(out io.Writer, plan update.Plan) error {
 		}
 		text.WriteString(cli.Paragraph("Reboot:   ", reboot))
 		if len(a.OutdatedDisks) > 0 {
-			text.WriteString(cli.Paragraph("Disks:    ", "the host keeps its own, and does not get "+strings.Join(a.OutdatedDisks, ", ")))
+			text.WriteString(cli.Paragraph("Disks:    ", "the host keeps "+update.DescribeOutdated(a.OutdatedDisks)))
 		}
 	}
 	_, err := io.WriteString(out, text.String())

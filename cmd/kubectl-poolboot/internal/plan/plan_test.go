@@ -128,8 +128,8 @@ Possible: yes
 Actions:  Reload crio.service
 Drain:    no
 Reboot:   no
-Disks:    the host keeps its own, and does not get disk /dev/sdb, LUKS volume data, filesystem /dev/mapper/data, unit
-          srv.mount
+Disks:    the host keeps these as installed (spec.updates.diskPolicy is NewHostsOnly): disk /dev/sdb, LUKS volume data,
+          filesystem /dev/mapper/data, unit srv.mount
 `))
 		Expect(out).NotTo(ContainSubstring("swordfish"))
 		Expect(clitest.ExpectSuccess(planning("{}", disks, "--policy", worker, "-o", "json"))).To(MatchJSON(`{"possible":true,"reasons":[],
