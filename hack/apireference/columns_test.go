@@ -51,14 +51,24 @@ metadata: {name: infra-west-v1.36.4, namespace: edge-site-a}
 spec: {template: {spec: {poolRole: infra-west}}}`,
 }
 
-// Test_kubectl_get_fits_in_a_terminal: 120 columns, and 160 with -o wide.
+// usual is a pool with usual names and the longest usual reason.
+const usual = `
+metadata: {name: worker, namespace: metal}
+status:
+  hostCount: 128
+  updatedHostCount: 100
+  degradedHostCount: 12
+  renderedConfiguration: rendered-worker-7a593f69f39c17c500397d02e104e497
+  conditions: [{type: Ready, status: "False", reason: HostsUnavailable}]`
+
+// Test_kubectl_get_fits_in_a_terminal: 120 columns, and 160 with -o wide; 120 of a pool with usual names.
 func Test_kubectl_get_fits_in_a_terminal(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "config/crd/bases/*.yaml"))
 	if err != nil || len(files) != len(shown) {
 		t.Fatalf("%d CRDs, %d objects: %v", len(files), len(shown), err)
 	}
 	for _, file := range files {
-		crd, object := &apiextensionsv1.CustomResourceDefinition{}, &unstructured.Unstructured{}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -67,29 +77,38 @@ func Test_kubectl_get_fits_in_a_terminal(t *testing.T) {
 			t.Fatal(err)
 		}
 		kind := crd.Spec.Names.Kind
-		if err := yaml.Unmarshal([]byte(fmt.Sprintf("apiVersion: v1\nkind: %s%s", kind, shown[kind])), object); err != nil || object.GetName() == "" {
-			t.Fatalf("object of %s: %v", kind, err)
+		checkWidth(t, crd, shown[kind], 120, printers.PrintOptions{WithNamespace: true})
+		checkWidth(t, crd, shown[kind], 160, printers.PrintOptions{Wide: true})
+		if kind == "MachineConfigPool" {
+			checkWidth(t, crd, usual, 120, printers.PrintOptions{Wide: true})
 		}
-		object.Object["metadata"].(map[string]any)["creationTimestamp"] = time.Now().Add(-29 * time.Hour).UTC().Format(time.RFC3339)
-		convertor, err := tableconvertor.New(crd.Spec.Versions[0].AdditionalPrinterColumns)
-		if err != nil {
-			t.Fatal(err)
-		}
-		table, err := convertor.ConvertToTable(t.Context(), object, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		table.Rows[0].Object.Object = object
-		for limit, options := range map[int]printers.PrintOptions{120: {WithNamespace: true}, 160: {Wide: true}} {
-			var out bytes.Buffer
-			if err := printers.NewTablePrinter(options).PrintObj(table.DeepCopy(), &out); err != nil {
-				t.Fatal(err)
-			}
-			for line := range strings.Lines(out.String()) {
-				if width := len(strings.TrimRight(line, " \n")); width > limit {
-					t.Errorf("%s: %d columns: %s", kind, width, line)
-				}
-			}
+	}
+}
+
+// checkWidth fails if kubectl get prints an object in more columns than a limit.
+func checkWidth(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, text string, limit int, options printers.PrintOptions) {
+	t.Helper()
+	kind, object := crd.Spec.Names.Kind, &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(fmt.Sprintf("apiVersion: v1\nkind: %s%s", kind, text)), object); err != nil || object.GetName() == "" {
+		t.Fatalf("object of %s: %v", kind, err)
+	}
+	object.Object["metadata"].(map[string]any)["creationTimestamp"] = time.Now().Add(-29 * time.Hour).UTC().Format(time.RFC3339)
+	convertor, err := tableconvertor.New(crd.Spec.Versions[0].AdditionalPrinterColumns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := convertor.ConvertToTable(t.Context(), object, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table.Rows[0].Object.Object = object
+	var out bytes.Buffer
+	if err := printers.NewTablePrinter(options).PrintObj(table, &out); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if width := len(strings.TrimRight(line, " \n")); width > limit {
+			t.Errorf("%s: %d columns: %s", kind, width, line)
 		}
 	}
 }

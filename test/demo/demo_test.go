@@ -198,6 +198,12 @@ var _ = Describe("make demo", func() {
 		}
 	})
 
+	It("prints the reason of a failed update within 120 columns", func() {
+		lines := strings.Split(fill("   12.3 s  host-0  ", "Node worker-0 runs rendered-infra-0"+strings.Repeat(", and its update failed", 20)), "\n")
+		Expect(lines).To(And(HaveLen(6), HaveEach(WithTransform(func(line string) int { return len(line) }, BeNumerically("<=", 120)))))
+		Expect(lines[1]).To(MatchRegexp("^ {19}[a-z]"))
+	})
+
 	It("with KEEP=1 prints what to try it with, and how to stop it", func() {
 		shown := look{bin: "/site/bin", management: "/site/m/kubeconfig", workload: "/site/w/kubeconfig", manager: "http://127.0.0.1:1/metrics",
 			configServer: "http://127.0.0.1:2/metrics", auditLog: "/site/w/audit.log", dir: "/site", pid: 42}

@@ -88,8 +88,8 @@ func prove(ctx context.Context, s *site.Site, boots []boot, history *site.NodeHi
 	for _, b := range boots {
 		r.filesOff += one(!holdsFiles(s, b))
 	}
-	fmt.Printf("\n==> Proof: %d versions of Nodes, %d of them outside their pool; Nodes that were cordoned or not Ready at a time: at most %d; %d of %d hosts have exactly the files of their pool\n",
-		len(versions), r.outside, r.maxAway, len(boots)-r.filesOff, len(boots))
+	fmt.Print("\n" + fill("==> ", fmt.Sprintf("Proof: %d versions of Nodes, %d of them outside their pool; Nodes that were cordoned or not Ready at a time: at most %d; "+
+		"%d of %d hosts have exactly the files of their pool", len(versions), r.outside, r.maxAway, len(boots)-r.filesOff, len(boots))))
 	return r, nil
 }
 
@@ -149,6 +149,22 @@ func taints(node *corev1.Node) string {
 		names = append(names, taint.Key[strings.LastIndex(taint.Key, "/")+1:])
 	}
 	return strings.Join(names, ",")
+}
+
+// fill returns a text after a head, in lines of at most 120 columns.
+func fill(head, text string) string {
+	lines, width := head, len(head)
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case width+1+len(word) > 120:
+			lines, width = lines+"\n"+strings.Repeat(" ", len(head)), len(head)
+		default:
+			lines, width = lines+" ", width+1
+		}
+		lines, width = lines+word, width+len(word)
+	}
+	return lines + "\n"
 }
 
 func indent(text string) string {

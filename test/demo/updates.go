@@ -191,7 +191,7 @@ func (u *updates) broken(ctx context.Context) error {
 // say prints the headline of a step, and restarts the clock of its progress.
 func (u *updates) say(headline string) {
 	u.began = time.Now()
-	fmt.Println("\n==> " + headline)
+	fmt.Print("\n" + fill("==> ", headline))
 }
 
 // wait polls until done, and prints each new state of a host.
@@ -203,7 +203,7 @@ func (u *updates) wait(ctx context.Context, done func() (bool, error)) error {
 		for _, h := range u.hosts {
 			if state := h.state(); state != "" && state != h.said {
 				h.said = state
-				fmt.Printf("  %5.1f s  %s  %s\n", time.Since(u.began).Seconds(), h.Name(), state)
+				fmt.Print(fill(fmt.Sprintf("  %5.1f s  %s  ", time.Since(u.began).Seconds(), h.Name()), state))
 			}
 		}
 		return done()

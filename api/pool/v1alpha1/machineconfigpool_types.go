@@ -200,9 +200,8 @@ func (s *MachineConfigPoolSpec) IsPaused() bool { return s.Paused != nil && *s.P
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Hosts",type=integer,JSONPath=`.status.hostCount`
-// +kubebuilder:printcolumn:name="ReadyHosts",type=integer,JSONPath=`.status.readyHostCount`
-// +kubebuilder:printcolumn:name="UpdatedHosts",type=integer,JSONPath=`.status.updatedHostCount`
-// +kubebuilder:printcolumn:name="DegradedHosts",type=integer,JSONPath=`.status.degradedHostCount`
+// +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.updatedHostCount`
+// +kubebuilder:printcolumn:name="Degraded",type=integer,JSONPath=`.status.degradedHostCount`
 // +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.renderedConfiguration`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MachineConfigPool struct {

@@ -44,7 +44,7 @@ var _ = Describe("kubectl get", func() {
 	},
 		Entry("what is wrong in a pool", "MachineConfigPool", "machineconfigpools",
 			`{hostCount: 3, readyHostCount: 1, updatedHostCount: 2, degradedHostCount: 1, conditions: [{type: Ready, status: "False", reason: HostsDegraded, message: a, lastTransitionTime: "2026-01-01T00:00:00Z"}]}`,
-			map[string]any{"Ready": "False", "Reason": "HostsDegraded", "Hosts": 3.0, "ReadyHosts": 1.0, "UpdatedHosts": 2.0, "DegradedHosts": 1.0}),
+			map[string]any{"Ready": "False", "Reason": "HostsDegraded", "Hosts": 3.0, "Updated": 2.0, "Degraded": 1.0}),
 		Entry("what is wrong with a running host", "PoolbootConfig", "poolbootconfigs",
 			`{poolRole: infra, nodeRef: {name: infra-1, uid: 1b671a64-40d5-491e-99b0-da01ff1f3341}, conditions: [{type: Ready, status: "True", reason: Ready, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"},
 			{type: Updated, status: "False", reason: UnitsFailing, message: a, lastTransitionTime: "2026-01-01T00:00:00Z"}]}`,

@@ -121,7 +121,7 @@ var _ = Describe("A pool", func() {
 		Eventually(ctx, getPoolCondition(t.Pool("infra"), poolv1.UpdatedCondition)).Should(HavePrefix("True"))
 		table, err := lab.Kubectl(ctx, lab.Management, "get", "pbpool", "--namespace", t.Namespace)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(strings.Fields(strings.Split(table, "\n")[0])).To(Equal([]string{"NAME", "READY", "REASON", "HOSTS", "READYHOSTS", "UPDATEDHOSTS", "DEGRADEDHOSTS", "AGE"}))
+		Expect(strings.Fields(strings.Split(table, "\n")[0])).To(Equal([]string{"NAME", "READY", "REASON", "HOSTS", "UPDATED", "DEGRADED", "AGE"}))
 		for _, field := range []string{"poolbootconfig.spec.join.kubelet", "machineconfigpool.spec.nodeSelector", "machineconfig.spec.butane", "poolbootconfig.status.boot"} {
 			Eventually(ctx, func() (string, error) { return lab.Kubectl(ctx, lab.Management, "explain", field) }).
 				Should(And(ContainSubstring("DESCRIPTION"), Not(ContainSubstring("<empty>"))), field)
