@@ -128,7 +128,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		return h.failed(o.err)
 	case o.revision != h.Desired() && h.WhyNotStaged(o.revision) != "":
 		return isNot(bootstrapv1.UpdateFailingReason, "%s, and its host cannot stage the update to %s: %s. It tries again at the latest after 30 minutes, and takes no place of spec.maxUnavailable before. "+
-			"Correct the configuration, the host, or what the host downloads from", says(runs), rollout.NextOf(o.in.pool, runs), h.withOrigins(strings.TrimPrefix(h.WhyNotStaged(o.revision), "stage "+o.in.pool.Status.Configuration.Name+": ")))
+			"If it lasts, correct the configuration, the host, or what the host downloads from", says(runs), rollout.NextOf(o.in.pool, runs), h.withOrigins(strings.TrimPrefix(h.WhyNotStaged(o.revision), "stage "+o.in.pool.Status.Configuration.Name+": ")))
 	case isStagingLate:
 		return isNot(bootstrapv1.UpdateFailingReason, "%s, and its agent has not said for %s whether the update to %s is on the host. Until it says so, the host takes no place of "+
 			"spec.maxUnavailable. Check poolboot-agent.service and its journal on the host", says(runs), duration.HumanDuration(rollout.StagingPatience), rollout.NextOf(o.in.pool, runs))
@@ -299,7 +299,7 @@ func (h *host) unanswered(o outcome) *metav1.Condition {
 	}
 	if h.Report.State == agentv1.Done && h.Report.Reason != "" { // what failed with an earlier config has another state
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateFailingReason, "Node %s was told to run %s, and its agent cannot begin, which it retries: %s. "+
-			"Correct the configuration, the host, or what the host downloads from", h.Node.Name, desired, h.why())
+			"If it lasts, correct the configuration, the host, or what the host downloads from", h.Node.Name, desired, h.why())
 	}
 	told, notReady := "just now", ""
 	does := fmt.Sprintf("its agent has %s to answer", duration.HumanDuration(answerDeadline))

@@ -111,7 +111,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	Entry("staging that fails", func(h *host, o *outcome) {
 		o.revision, o.in.pool.Status.Configuration.Name = oldRevision, "rendered-worker-3"
 		h.Report.Staging, h.Report.StagingProblem = oldRevision, "stage rendered-worker-3: 404 Not Found"
-	}, metav1.ConditionFalse, "UpdateFailing", "and its host cannot stage the update to rendered-worker-3: 404 Not Found. It tries again at the latest after 30 minutes, and takes no place of spec.maxUnavailable before. Correct"),
+	}, metav1.ConditionFalse, "UpdateFailing", "and its host cannot stage the update to rendered-worker-3: 404 Not Found. It tries again at the latest after 30 minutes, and takes no place of spec.maxUnavailable before. If it lasts, correct"),
 	Entry("staging that fails for other settings of the pool", func(h *host, o *outcome) {
 		o.revision, o.in.pool.Status.Configuration.Name = oldRevision, "rendered-worker-2"
 		h.Report.Staging, h.Report.StagingProblem = oldRevision, "404 Not Found"

@@ -132,7 +132,7 @@ var _ = Describe("The end of an update", func() {
 		Entry("of a file that can't be downloaded", func(w *world, _ string) {
 			w.reports(context.Background(), 0, agentv1.Done, w.node(context.Background(), 0).Annotations[agentv1.CurrentAnnotation], "file /etc/web: files.example: not found")
 		}, "cannot begin, which it retries: file /etc/web: files.example: not found (file /etc/web comes from MachineConfig 50-web). "+
-			"Correct the configuration, the host, or what the host downloads from"),
+			"If it lasts, correct the configuration, the host, or what the host downloads from"),
 	)
 
 	It("has a message that the API server accepts, whatever the names in the MachineConfig", func(ctx SpecContext) {

@@ -60,6 +60,7 @@ var _ = Describe("explain machine and explain node of a running host", func() {
 			Expect(r.Out).To(MatchRegexp("Update: +%s: %s\n", reason, message))
 		},
 		Entry("while it is drained", bootstrapv1.UpdateDrainingReason, "Node infra-x7k2m is drained", 0),
+		Entry("while it cannot be staged, which is retried", bootstrapv1.UpdateFailingReason, "Node infra-x7k2m runs x, and its host cannot stage the update", 0),
 		Entry("after it failed", bootstrapv1.UpdateDegradedReason, "Node infra-x7k2m: correct this", 2, "Node infra-x7k2m: correct this"),
 	)
 

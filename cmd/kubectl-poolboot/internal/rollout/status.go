@@ -233,8 +233,8 @@ func (s summary) failureOf(isFailed func(HostStatus) bool) error {
 	return s.first(isFailed)
 }
 
-// ToDo returns what a person must do for a host that is in a pool, or what is retried until then, as status says it. A
-// pause, a closed window and a closed gate require nothing.
+// ToDo returns what a person must do for a host that is in a pool, as status says it. A pause, a closed window, a
+// closed gate and what is retried require nothing.
 func ToDo(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) (tasks []string) {
 	if !isIn(p, config) {
 		return nil
@@ -243,7 +243,7 @@ func ToDo(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) (task
 	if err := newSummary(p, []HostStatus{h}).failureOf(func(HostStatus) bool { return false }); err != nil {
 		tasks = append(tasks, err.Error())
 	}
-	if h.IsWrong || h.isRetrying || h.isDrainLate {
+	if h.IsWrong || h.isDrainLate {
 		tasks = append(tasks, h.Message)
 	}
 	return tasks
