@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -169,7 +170,7 @@ type member struct {
 // decide returns the plan for the hosts of a pool, in their order.
 func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
 	hold := holdOf(of)
-	p := plan{MaxUnavailable: limit, Unavailable: []string{}, Next: []string{}, Hosts: []notNext{}}
+	p := plan{MaxUnavailable: limit, Problem: describeProblem(of), Unavailable: []string{}, Next: []string{}, Hosts: []notNext{}}
 	hosts := make([]rollout.Candidate, len(members))
 	for i := range members {
 		m := &members[i]
@@ -211,6 +212,22 @@ func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
 		p.Reason = cmp.Or(hold, full, describeStaging(members), "those that wait are in other failure domains than the unavailable ones")
 	}
 	return p
+}
+
+// describeProblem returns why a pool can't be rendered, what to do, and what its hosts do until then, or "".
+func describeProblem(of *poolv1.MachineConfigPool) string {
+	c := conditions.Get(of, poolv1.RenderDegradedCondition)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return ""
+	}
+	does := "no host boots or is updated"
+	switch name := of.Status.Configuration.Name; {
+	case c.Reason == poolv1.DuplicateRoleReason:
+		does = "no host boots into this role"
+	case name != "":
+		does = "the pool hands out " + name + ": new hosts boot with it, and running hosts are updated to it"
+	}
+	return fmt.Sprintf("%s: %s. Until then, %s", c.Reason, strings.TrimSuffix(c.Message, "."), does)
 }
 
 // describeStaging names the first host that waits and has not staged its update, and says why, or returns "".

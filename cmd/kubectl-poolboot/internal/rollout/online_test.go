@@ -36,6 +36,21 @@ infra   d      others are first, by zone and age
 			{"node":"b","message":"Applying: Node b is being changed"},{"node":"d","message":"others are first, by zone and age"}]}}`))
 	})
 
+	DescribeTable("says why the pool can't be rendered, and what its hosts do until that is corrected", func(configuration, does string) {
+		s := newSite(func(p *poolv1.MachineConfigPool) {
+			p.Status.Configuration.Name = configuration
+			p.Status.Conditions = []metav1.Condition{{Type: poolv1.RenderDegradedCondition, Status: metav1.ConditionTrue, Reason: poolv1.RenderFailedReason,
+				Message: "MachineConfig 50-a: spec.butane: line 3: no; correct this, and the pool is rendered again"}}
+		}, done("a"))
+		out := clitest.ExpectSuccess(s.run("plan", "infra"))
+		Expect(strings.Join(strings.Fields(out), " ")).To(ContainSubstring(
+			"The pool infra can't be rendered: RenderFailed: MachineConfig 50-a: spec.butane: line 3: no; correct this, and the pool is rendered again. Until then, " + does + " No host of the pool infra is next: "))
+		Expect(clitest.ExpectSuccess(s.run("plan", "infra", "-o", "json"))).To(ContainSubstring(`"problem": "RenderFailed: MachineConfig 50-a`))
+	},
+		Entry("which is to run what it handed out last", newConfig, "the pool hands out rendered-infra-1: new hosts boot with it, and running hosts are updated to it"),
+		Entry("which is nothing if it has never been rendered", "", "no host boots or is updated"),
+	)
+
 	It("names what Cluster API does to a Machine, and has a host last whose Machine is about to be replaced", func(ctx SpecContext) {
 		s := newSite(nil, waits("a"), waits("b"), waits("c"))
 		for name, condition := range map[string]string{"a": clusterv1.MachineUpToDateCondition, "b": clusterv1.MachineUpdatingCondition} {

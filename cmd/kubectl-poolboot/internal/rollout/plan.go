@@ -39,6 +39,8 @@ type plan struct {
 	Capacity int `json:"capacity"`
 	// Next are the hosts that are updated now, in order. It is empty while something holds back the pool.
 	Next []string `json:"next"`
+	// Problem is why the pool can't be rendered, what to do, and what its hosts do until then, or "".
+	Problem string `json:"problem,omitempty"`
 	// Reason is why no host is next, or "".
 	Reason string `json:"reason,omitempty"`
 	// Hosts are those that wait, are in an update, or are left alone, by name.
@@ -58,7 +60,8 @@ func newPlan(streams genericiooptions.IOStreams, to input.Connection) *cobra.Com
 		Short: "Print which hosts of a pool are updated next",
 		Long: `Print how many hosts of a pool can be unavailable at a time, which hosts take these places (UNAVAILABLE), how many are
 free (CAPACITY), which hosts are next, and why others are not. While the pool is paused, or its maintenance window or an
-update gate is closed, no host is next, and the capacity stays what it is. Nothing is written.
+update gate is closed, no host is next, and the capacity stays what it is. If the pool can't be rendered, the answer
+says why, and what its hosts do until that is corrected. Nothing is written.
 
 With a POOL, the answer is about a pool in the management cluster. Its Nodes are read from the workload cluster, with
 the Cluster's kubeconfig Secret.
@@ -123,6 +126,9 @@ func printPlans(out io.Writer, plans map[string]plan) error {
 	for _, role := range slices.Sorted(maps.Keys(plans)) {
 		p := plans[role]
 		pools = append(pools, []string{role, strconv.Itoa(p.MaxUnavailable), excerpt.List(maxHolders, p.Unavailable), strconv.Itoa(p.Capacity), excerpt.List(maxHolders, p.Next)})
+		if p.Problem != "" {
+			reasons.WriteString("\n" + cli.Paragraph("", fmt.Sprintf("The pool %s can't be rendered: %s", role, p.Problem)))
+		}
 		if p.Reason != "" {
 			reasons.WriteString("\n" + cli.Paragraph("", fmt.Sprintf("No host of the pool %s is next: %s", role, p.Reason)))
 		}
