@@ -106,6 +106,10 @@ func Command(name string, p *poolv1.MachineConfigPool) string {
 	return command
 }
 
+// RetryCommand begins the command that forces hosts. A condition of a host that applying its configuration again can
+// correct names it.
+const RetryCommand = "kubectl poolboot rollout retry"
+
 // HoldOfWindow returns why no host of a pool begins an update. A user can store a window that can't be read while the
 // webhook does not run.
 func HoldOfWindow(p *poolv1.MachineConfigPool, now time.Time) Hold {

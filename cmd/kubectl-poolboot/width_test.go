@@ -57,7 +57,7 @@ var _ = Describe("What the commands print fits in 120 columns", func() {
 		failed.Status.Boot.ServedConfiguration.Name = ranConfig
 		failed.Status.Update.Desired.Name, failed.Status.Update.DesiredRevision = goodConfig, strings.Repeat("1", 64)
 		failed.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.UpdateDegradedReason,
-			Message: "the update of Node " + longName + " to " + goodConfig + " failed and was undone: the kubelet was not Ready within 10m: see journalctl -u kubelet.service on the host, and correct the MachineConfigs"}}
+			Message: "the update of Node " + longName + " to " + goodConfig + " failed and was undone: the kubelet was not Ready within 10m: see journalctl -u kubelet.service on the host, and correct the MachineConfigs, or run kubectl poolboot rollout retry infra -n edge --host " + longName + " to try it again"}}
 		waits := clitest.PoolbootConfig("", "infra-9pq4c", "")
 		waits.Status.Conditions = []metav1.Condition{{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "PoolConflict",
 			Message: "PoolDecided: the labels belong to the pools infra and storage, and a Node can be in one custom pool only: remove the labels of all but one"}}

@@ -123,7 +123,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	case h.Report.Drift != "":
 		return isNot(bootstrapv1.UpdateDegradedReason, "%s, and the host differs from it: %s%s%s", says(runs), h.withOrigins(h.Report.Drift), sentence(h.Report.Reason), h.undoing(o))
 	case h.Report.State == agentv1.Degraded:
-		return isNot(bootstrapv1.UpdateDegradedReason, "%s, and its agent reports: %s", says(runs), h.why())
+		return isNot(bootstrapv1.UpdateDegradedReason, "%s, and its agent reports: %s. Correct this, or run %s to apply everything again", says(runs), strings.TrimSuffix(h.why(), "."), h.retry(o))
 	case o.err != nil:
 		return h.failed(o.err)
 	case o.revision != h.Desired() && h.WhyNotStaged(o.revision) != "":

@@ -65,7 +65,7 @@ var _ = Describe("status --watch of all pools", func() {
 		})
 		Expect(s.run("status", "-w", "-n", "far").Code).To(Equal(2))
 		r := s.run("status", "-w", "-n", "edge")
-		Expect(clitest.Rows(r.Out)).To(ContainElement(HaveSuffix("the update of Node a failed")))
+		Expect(clitest.Rows(r.Out)).To(ContainElement(ContainSubstring("the update of Node a failed: ")))
 		Expect(r.ErrOut).To(BeEmpty())
 		Expect(r.Code).To(Equal(1))
 	})

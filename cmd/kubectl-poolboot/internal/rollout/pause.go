@@ -138,11 +138,12 @@ func newRetry(streams genericiooptions.IOStreams, to input.Connection) *cobra.Co
 		Use:   "retry POOL [--host NAME]...",
 		Short: "Apply the configuration again on hosts whose update failed",
 		Long: `Apply the configuration again on hosts whose update failed or that were changed by hand, by the annotation
-` + bootstrapv1.ForceUpdateAnnotation + ` of their PoolbootConfigs. With --host, only on these hosts, in whatever state they are.
+` + bootstrapv1.ForceUpdateAnnotation + ` of their PoolbootConfigs, if that can correct them. The other hosts that need you to act are
+named with what to do. With --host, only on these hosts, in whatever state they are.
 
 Each is an update like any other: it takes a place of spec.maxUnavailable, and drains and reboots as the disruption
 policy says for the entries that change or differ on the host. Nothing drains or reboots if none does.`,
-		Example: `  # All hosts of a pool that need it
+		Example: `  # All hosts of a pool that it can correct
   kubectl poolboot rollout retry infra -n metal
 
   # One host, by the name of its Node, host or PoolbootConfig
@@ -152,19 +153,17 @@ policy says for the entries that change or differ on the host. Nothing drains or
 		if err != nil {
 			return err
 		}
-		selected, err := selectRetried(p, configs, hosts)
+		selected, others, err := selectRetried(p, configs, hosts)
 		if err != nil {
 			return err
 		}
-		if len(selected) == 0 {
-			failing := ""
-			if slices.ContainsFunc(configs, func(c bootstrapv1.PoolbootConfig) bool {
-				return conditions.GetReason(&c, bootstrapv1.UpdatedCondition) == bootstrapv1.UnitsFailingReason
-			}) {
-				failing = ". Where units fail, the configuration is applied: correct the MachineConfig, which these hosts get first, or the host, see " +
-					rollout.Command("status", p)
+		for _, h := range others {
+			if err := cli.Say(streams.Out, "host %s is left out, because applying its configuration again does not correct it: %s: %s", h.name, h.State, h.brief()); err != nil {
+				return err
 			}
-			return cli.Say(streams.Out, "%s: no host needs it%s", describe(p), failing)
+		}
+		if len(selected) == 0 {
+			return cli.Say(streams.Out, "%s: no host is to apply its configuration again", describe(p))
 		}
 		hold, does := holdOf(p), "applies"
 		if hold != "" {
@@ -197,24 +196,32 @@ policy says for the entries that change or differ on the host. Nothing drains or
 	return cmd
 }
 
-// selectRetried returns the PoolbootConfigs of hosts of a pool with these names, or of all that need to apply their
-// configuration again if there are no names.
-func selectRetried(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig, names []string) ([]*bootstrapv1.PoolbootConfig, error) {
-	var selected []*bootstrapv1.PoolbootConfig
+// selectRetried returns the PoolbootConfigs of hosts of a pool with these names, or without names of all that are
+// corrected when they apply their configuration again, and the others that need a user to act.
+func selectRetried(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig, names []string) (selected []*bootstrapv1.PoolbootConfig, others []HostStatus, err error) {
 	unknown := slices.Clone(names)
 	for i := range configs {
 		h := newHostStatus(p, &configs[i])
 		isNamed := func(name string) bool { return slices.Contains([]string{h.Node, h.Host, h.PoolbootConfig}, name) }
-		if len(names) == 0 && h.IsWrong && h.State == bootstrapv1.UpdateDegradedReason || slices.ContainsFunc(names, isNamed) {
+		switch isWrong := len(names) == 0 && h.IsWrong; {
+		case isWrong && h.canRetry(&configs[i]), slices.ContainsFunc(names, isNamed):
 			selected = append(selected, &configs[i])
+		case isWrong:
+			others = append(others, h)
 		}
 		unknown = slices.DeleteFunc(unknown, isNamed)
 	}
 	if len(unknown) > 0 {
 		err := fmt.Errorf("--host: %s has no running host %s: see kubectl poolboot rollout status %s -n %s", describe(p), strings.Join(unknown, ", "), p.Name, p.Namespace)
-		return nil, &cli.UnknownName{Name: unknown[0], Err: err}
+		return nil, nil, &cli.UnknownName{Name: unknown[0], Err: err}
 	}
-	return selected, nil
+	return selected, others, nil
+}
+
+// canRetry reports whether what is wrong with a host is corrected when it applies its configuration again.
+func (h HostStatus) canRetry(config *bootstrapv1.PoolbootConfig) bool {
+	updated := conditions.Get(config, bootstrapv1.UpdatedCondition)
+	return updated != nil && updated.Reason == h.State && strings.Contains(updated.Message, rollout.RetryCommand)
 }
 
 // force changes the annotation because of which a host applies its configuration again.

@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"errors"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -58,7 +59,7 @@ var _ = Describe("retry", func() {
 	})
 
 	It("says, as status and plan do after it, that a paused pool lets no host begin", func() {
-		s := newSite(paused, newHost("a", newConfig, newConfig, metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "the host differs from it"))
+		s := newSite(paused, newHost("a", newConfig, newConfig, metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "the host differs from it: run kubectl poolboot rollout retry infra -n edge --host a"))
 		Expect(clitest.ExpectSuccess(s.run("retry", "infra"))).To(HavePrefix("host a is to apply its configuration again\nNone begins yet: the pool is paused: run kubectl poolboot rollout resume infra -n edge"))
 		status := s.run("status", "infra")
 		Expect(clitest.Rows(status.Out)[1]).To(And(ContainSubstring(" Degraded "), ContainSubstring(" has not been told yet to apply its configuration again: the pool is paused: run kubectl poolboot rollout resume")))
@@ -69,14 +70,25 @@ var _ = Describe("retry", func() {
 
 	It("changes nothing if no update failed", func(ctx SpecContext) {
 		s := newSite(nil, waits("a"), done("b"), failed("c", "rendered-infra-bad"))
-		Expect(clitest.ExpectSuccess(s.run("retry", "infra"))).To(Equal("MachineConfigPool edge/infra: no host needs it\n"))
+		Expect(clitest.ExpectSuccess(s.run("retry", "infra"))).To(Equal("MachineConfigPool edge/infra: no host is to apply its configuration again\n"))
 		Expect(forced(ctx, s)).To(BeEmpty())
 	})
 
-	It("says what to do in place of it about hosts whose units fail", func(ctx SpecContext) {
-		s := newSite(nil, newHost("a", newConfig, newConfig, metav1.ConditionFalse, bootstrapv1.UnitsFailingReason, "web.service: it failed"))
-		Expect(clitest.ExpectSuccess(s.run("retry", "infra"))).To(ContainSubstring("no host needs it. Where units fail, the configuration is applied: correct"))
-		Expect(forced(ctx, s)).To(BeEmpty())
+	It("forces only hosts that it can correct, and says of the others what to do", func(ctx SpecContext) {
+		wrong := func(name, reason, message string) *bootstrapv1.PoolbootConfig {
+			return newHost(name, newConfig, newConfig, metav1.ConditionFalse, reason, message)
+		}
+		s := newSite(nil, failed("a", newConfig),
+			wrong("b", bootstrapv1.UpdateDegradedReason, "the host differs from it: /etc/x: Overridden. On the host, remove the files that are Overridden: no update does that"),
+			wrong("c", bootstrapv1.UnitsFailingReason, "web.service: it failed. Correct the configuration or the host"),
+			wrong("d", bootstrapv1.UpdateUnreconcilableReason, "disks changed. Correct the configuration"),
+			wrong("e", bootstrapv1.UpdateUnreconcilableReason, "/etc/x: it was changed: restore it, or run kubectl poolboot rollout retry"),
+			wrong("f", bootstrapv1.UpdateFailingReason, "it is retried"))
+		out := strings.Join(strings.Fields(clitest.ExpectSuccess(s.run("retry", "infra"))), " ")
+		Expect(forced(ctx, s)).To(ConsistOf("a-config", "e-config"))
+		const why = " is left out, because applying its configuration again does not correct it: "
+		Expect(out).To(HavePrefix("host b" + why + "Degraded: the host differs from it: /etc/x: Overridden. On the host, remove the files that are Overridden: no update does that " +
+			"host c" + why + "UnitsFailing: web.service: it failed. Correct the configuration or the host host d" + why + "Unreconcilable: disks changed. Correct the configuration host a applies"))
 	})
 
 	DescribeTable("forces a host in any state", func(ctx SpecContext, name string) {

@@ -145,7 +145,7 @@ func applies(name string) *bootstrapv1.PoolbootConfig {
 }
 
 func failed(name, config string) *bootstrapv1.PoolbootConfig {
-	return newHost(name, oldConfig, config, metav1.ConditionFalse, "Degraded", "the update of Node "+name+" failed")
+	return newHost(name, oldConfig, config, metav1.ConditionFalse, "Degraded", "the update of Node "+name+" failed: run kubectl poolboot rollout retry infra -n edge --host "+name)
 }
 
 func paused(p *poolv1.MachineConfigPool) {

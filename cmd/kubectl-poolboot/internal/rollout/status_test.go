@@ -69,7 +69,7 @@ var _ = Describe("status", func() {
 		r := s.run("status", "-A")
 		Expect(clitest.Rows(r.Out)).To(Equal([]string{
 			"NAMESPACE POOL CONFIG UPDATED AWAY FAILED SINCE PROBLEM",
-			"edge infra rendered-infra-1 1/3 1 1 <none> host b: Degraded: the update of Node b failed",
+			"edge infra rendered-infra-1 1/3 1 1 <none> host b: Degraded: the update of Node b failed: run kubectl poolboot rollout retry infra -n edge --host b",
 			"far gpu gpu@6a593b40 0/0, paused 0 0 3h " + holdsBack,
 		}))
 		Expect(r.ErrOut).To(BeEmpty())
