@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -285,3 +286,55 @@ func runningHost(name, node string) (*bootstrapv1.PoolbootConfig, *poolv1.Machin
 	host.Status.Boot.ServedConfiguration.Name, host.Status.Update.DesiredRevision = rendered.Name, strings.Repeat("0", 64)
 	return host, rendered
 }
+
+var _ = Describe("diff of the running hosts of a pool", func() {
+	worker, infra := clitest.Pool("infra-1", "worker"), clitest.Pool("infra-1", "infra")
+
+	It("says for each running host with an agent what happens to it, by what it runs", func() {
+		objects := []client.Object{clitest.PoolbootConfig("infra", "booting", "")}
+		for name, spec := range map[string]poolv1.MachineConfigSpec{
+			"same": {KernelArguments: []string{"quiet"}}, "earlier": {KernelType: "realtime"}, "disk": {FIPS: ptr.To(true)}, "other": {KernelArguments: []string{"quiet"}}, "gone": {},
+		} {
+			rendered := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "rendered-" + name, Labels: map[string]string{poolv1.RenderedForLabel: "infra"}}, Spec: spec}
+			if name == "other" {
+				rendered.Labels[poolv1.RenderedForLabel] = "worker"
+			}
+			if name != "gone" {
+				objects = append(objects, rendered)
+			}
+			host := clitest.PoolbootConfig("infra", name, "node-"+name)
+			record.RevokeToken(host)
+			host.Status.Boot.ServedConfiguration.Name, host.Status.Update.DesiredRevision = rendered.Name, strings.Repeat("0", 64)
+			objects = append(objects, host)
+		}
+		tools := clitest.PoolbootConfig("infra", "tools", "node-tools") // it has no program for kernel arguments
+		record.RevokeToken(tools)
+		tools.Status.Boot.ServedConfiguration.Name, tools.Status.Update.DesiredRevision = "rendered-earlier", strings.Repeat("0", 64)
+		tools.Status.Update.UnsupportedChanges = []string{"KernelArguments"}
+		objects = append(objects, tools)
+		agentless := clitest.PoolbootConfig("infra", "agentless", "node-agentless")
+		record.RevokeToken(agentless)
+		r := runDiff(clitest.NewFakeConnection([]string{worker, infra, clitest.Config("51-infra", "infra", "{}")}, append(objects, agentless)...),
+			"-f", clitest.WriteFile("new.yaml", clitest.Config("51-infra", "infra", `{kernelArguments: [quiet]}`)))
+		Expect(r.Out).To(ContainSubstring(`machines: 8
+    Machine agentless, Node node-agentless
+    Machine booting
+    Machine disk, Node node-disk: Replace, because it still runs rendered-disk
+    Machine earlier, Node node-earlier: Reboot, because it still runs rendered-earlier
+    Machine gone, Node node-gone: Unknown, because it still runs rendered-gone
+    Machine other, Node node-other: Restart, because it still runs rendered-other
+    Machine same, Node node-same: None, because it still runs rendered-same
+    Machine tools, Node node-tools: Replace, because it still runs rendered-earlier
+`))
+		Expect(r.Out).To(ContainSubstring("reboot:   yes: kernelArguments"))
+	})
+
+	It("says what no running host of the pool has a program for", func() {
+		host := clitest.PoolbootConfig("infra", "tools", "node-tools")
+		record.RevokeToken(host)
+		host.Status.Update = bootstrapv1.UpdateStatus{DesiredRevision: strings.Repeat("0", 64), UnsupportedChanges: []string{"KernelArguments", "OSImage"}}
+		r := runDiff(clitest.NewFakeConnection([]string{worker, infra, clitest.Config("51-infra", "infra", "{}")}, host),
+			"-f", clitest.WriteFile("new.yaml", clitest.Config("51-infra", "infra", `{kernelArguments: [quiet]}`)))
+		Expect(r.Out).To(And(ContainSubstring("reboot:   is not enough"), ContainSubstring("kernelArguments: the host has no program that can change it")))
+	})
+})
