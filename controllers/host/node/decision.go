@@ -250,8 +250,9 @@ func restore(node *corev1.Node, f facts) error {
 	}
 	if record.IsAdopted(f.config) {
 		addDeclared(node, declared)
+	} else {
+		registration.AddLabels(node, declared)
 	}
-	registration.AddLabels(node, declared)
 	metav1.SetMetaDataLabel(&node.ObjectMeta, poolv1.NodePoolLabel, p.Spec.PoolRole)
 	registration.AddLabels(node, f.config.Spec.Node.Labels)
 	registration.AddLabels(node, f.config.Status.DerivedNodeLabels)
