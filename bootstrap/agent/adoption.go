@@ -13,8 +13,7 @@ import (
 
 // planUpdate plans the update to another configuration, as the host is now.
 func (a *Agent) planUpdate(ctx context.Context, before, after *target) (*hostUpdate, error) {
-	u := &hostUpdate{before: before, after: after}
-	if !u.isAdoption() {
+	if !isAdoption(before, after) {
 		return newUpdate(before, after, a.current.drift, a.Capabilities), nil
 	}
 	if keysFile, err := a.hasSingleKeysFile(after); err != nil {

@@ -56,11 +56,13 @@ func newUpdate(before, after *target, drift []update.Drift, can update.Capabilit
 	return u
 }
 
-// isAdoption reports whether the update is the first one of a host that Poolboot did not boot. Its drift is how the
+// isAdoption reports whether an update is the first one of a host that Poolboot did not boot. Its drift is how the
 // host differs from the configuration after the update, and what the host has already causes no action.
-func (u *hostUpdate) isAdoption() bool {
-	return u.before.Config.IsAsFound() && !u.after.Config.IsAsFound()
+func isAdoption(before, after *target) bool {
+	return before.Config.IsAsFound() && !after.Config.IsAsFound()
 }
+
+func (u *hostUpdate) isAdoption() bool { return isAdoption(u.before, u.after) }
 
 // keepEnablement returns operations in which units that a configuration enables or disables are so before, also if they
 // were changed by hand: how they were without Poolboot is not what somebody made of them.
