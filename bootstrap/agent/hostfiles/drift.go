@@ -35,18 +35,6 @@ func (u *Updater) Differences(units ...string) (found []update.Drift, err error)
 	known := u.sums
 	u.sums = make(map[string]fingerprint, len(known))
 	read := func(real string, size int64) (contents, error) { return u.readIfChanged(real, size, known[real]) }
-	add := func(name string, kinds []update.DriftKind, err error) error {
-		if isOfProcess(err) {
-			return err // it says nothing about the path
-		}
-		for _, kind := range kinds {
-			found = append(found, update.Drift{Name: name, Kind: kind})
-		}
-		if err != nil {
-			found = append(found, update.Drift{Name: name, Kind: update.DriftUnreadable})
-		}
-		return nil
-	}
 	for _, left := range u.LeftOver() {
 		found = append(found, update.Drift{Name: left.Path, Kind: update.DriftNotRestored})
 	}
@@ -71,14 +59,14 @@ func (u *Updater) Differences(units ...string) (found []update.Drift, err error)
 				name, kinds = "/"+parent, []update.DriftKind{update.DriftType}
 			}
 		}
-		if err := add(name, kinds, err); err != nil {
+		if found, err = addDrift(found, name, kinds, err); err != nil {
 			return nil, err
 		}
 	}
 	for unit := range inUnits {
 		directory := path.Join(hosttree.UnitDirectory, unit+".d")
 		dropIns, err := u.findDropIns(directory, managed)
-		if err := add(directory, nil, err); err != nil {
+		if found, err = addDrift(found, directory, nil, err); err != nil {
 			return nil, err
 		}
 		found = append(found, dropIns...)
@@ -133,15 +121,24 @@ func (u *Updater) DifferencesFrom(tree hosttree.Tree) (found []update.Drift, err
 		}
 		want := stateOf(entry)
 		kinds, err := u.differences(u.followed(name), &want, u.contents)
-		if isOfProcess(err) {
+		if found, err = addDrift(found, name, kinds, err); err != nil {
 			return nil, err
 		}
-		if err != nil {
-			kinds = []update.DriftKind{update.DriftUnreadable}
-		}
-		for _, kind := range kinds {
-			found = append(found, update.Drift{Name: name, Kind: kind})
-		}
+	}
+	return found, nil
+}
+
+// addDrift adds how a path differs to what was found, and with an error also that it can't be compared. An error of
+// this process says nothing about the path, and is returned.
+func addDrift(found []update.Drift, name string, kinds []update.DriftKind, err error) ([]update.Drift, error) {
+	if isOfProcess(err) {
+		return nil, err
+	}
+	if err != nil {
+		kinds = append(kinds, update.DriftUnreadable)
+	}
+	for _, kind := range kinds {
+		found = append(found, update.Drift{Name: name, Kind: kind})
 	}
 	return found, nil
 }

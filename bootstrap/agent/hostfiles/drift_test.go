@@ -55,6 +55,12 @@ var _ = Describe("A difference between a host and its configuration", func() {
 		Expect(u.Differences()).To(BeEmpty())
 	})
 
+	It("is reported as far as it is known if the path can't be read, and not if the process can't read any", func() {
+		Expect(addDrift(nil, "/etc/a", []update.DriftKind{update.DriftMode}, unix.EIO)).To(Equal([]update.Drift{{Name: "/etc/a", Kind: update.DriftMode}, {Name: "/etc/a", Kind: update.DriftUnreadable}}))
+		_, err := addDrift(nil, "/etc/a", nil, unix.EMFILE)
+		Expect(err).To(MatchError(unix.EMFILE))
+	})
+
 	DescribeTable("is reported with path and kind, and can be repaired",
 		func(change func(), want ...update.Drift) {
 			before := snapshot(root)
