@@ -48,18 +48,18 @@ pool: for one Node, which then prints only a note on standard error or, with -o 
 
 Exit codes: 0 with an answer, 2 when several custom pools match, 1 for every other error.`,
 		Example: `  # Which pool is a Node with two roles in?
-  kubectl poolboot which --pools pools.yaml --labels node-role.kubernetes.io/worker=,node-role.kubernetes.io/infra=
+  kubectl poolboot which -f pools.yaml --labels node-role.kubernetes.io/worker=,node-role.kubernetes.io/infra=
 
   # For scripts
-  kubectl poolboot which --pools pools.yaml --labels node-role.kubernetes.io/infra= -o json
+  kubectl poolboot which -f pools.yaml --labels node-role.kubernetes.io/infra= -o json
 
   # A Node as kubectl get -o yaml prints it, from a file or from standard input
-  kubectl poolboot which --pools pools.yaml --node node.yaml
-  kubectl poolboot which --pools pools.yaml --node - < node.yaml
+  kubectl poolboot which -f pools.yaml --node node.yaml
+  kubectl poolboot which -f pools.yaml --node - < node.yaml
 
   # Every Node of a cluster, as kubectl get nodes -o yaml prints them
   kubectl poolboot which -f pools.yaml -f node.yaml
-  kubectl poolboot which --pools pools.yaml --nodes - < node.yaml`,
+  kubectl poolboot which -f pools.yaml --nodes - < node.yaml`,
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
