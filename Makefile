@@ -274,7 +274,7 @@ build-agent: ## Build the agent for the architectures of hosts into bin/agents.
 	done
 
 .PHONY: binaries
-binaries: rootfs $(REAL_PARTS) $(BIN)/promrules management-parts build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition, containerd, Cluster API, and a root file system.
+binaries: rootfs $(REAL_PARTS) $(BIN)/control-plane.tar $(BIN)/promrules management-parts build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition, containerd, Cluster API, and a root file system.
 
 .PHONY: management-parts
 management-parts: $(addprefix $(BIN)/,kube-proxy kube-router clusterctl cluster-api/images.tar) ## Build clusterctl, the images of Cluster API and cert-manager that it installs in tests, and the network of the Nodes there.
@@ -421,6 +421,13 @@ $(addprefix $(BIN)/cni/,$(notdir $(CNI_PLUGINS))): $(BIN)/cni/%: $(TOOLS)/contai
 $(BIN)/pause.tar: hack/pause/main.go $(BIN)/release
 	@$(PROGRESS) "build the image of the test hosts" "see the compiler's message above" go build -ldflags "-s -w" -o $(BIN)/pause ./hack/pause
 	@$(BIN)/release images $@ "" localhost/pause:1,$$(go env GOARCH),$(BIN)/pause
+
+# The images of kubeadm's static Pods, which run as root. The tag of etcd is the one that kubeadm of this release has by default.
+STATIC_PODS := $(foreach program,kube-apiserver kube-controller-manager kube-scheduler,$(program):$(KUBERNETES_VERSION)) etcd:$(ETCD_VERSION:v%=%)-0
+static_pod_program = $(BIN)/$(firstword $(subst :, ,$(1)))
+
+$(BIN)/control-plane.tar: $(foreach image,$(STATIC_PODS),$(call static_pod_program,$(image))) $(BIN)/release
+	@$(BIN)/release images $@ "" $(foreach image,$(STATIC_PODS),registry.k8s.io/$(image),$$(go env GOARCH),$(call static_pod_program,$(image)),0:0)
 
 # Each manager has the name in its image, and a folder with the name of the image in Cluster API's releases.
 CLUSTER_API_IMAGES := $(addsuffix -controller,cluster-api kubeadm-bootstrap kubeadm-control-plane)

@@ -22,7 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user is the user and group of the program. No host defines them.
+// user is the default user and group of the program. No host defines them.
 const user = "65532:65532"
 
 // nameAnnotations have the name of an image in an archive: containerd reads the first one, skopeo the second.
@@ -39,14 +39,14 @@ func writeImages(output, folder string, args []string) error {
 		return err
 	}
 	for _, arg := range args {
-		parts := strings.SplitN(arg, ",", 3)
-		if len(parts) != 3 {
-			return fmt.Errorf("%s: want NAME,ARCHITECTURE,PROGRAM", arg)
+		parts := append(strings.Split(arg, ","), user)
+		if len(parts) != 4 && len(parts) != 5 {
+			return fmt.Errorf("%s: want NAME,ARCHITECTURE,PROGRAM[,USER]", arg)
 		}
 		if _, err := name.NewTag(parts[0], name.StrictValidation); err != nil {
 			return err
 		}
-		image, err := newImage(parts[1], parts[2], shared)
+		image, err := newImage(parts[1], parts[2], parts[3], shared)
 		if err != nil {
 			return fmt.Errorf("%s: %w", arg, err)
 		}
@@ -78,8 +78,8 @@ func writeImages(output, folder string, args []string) error {
 	return writeFile(output, func(w io.Writer) error { return writeTar(w, directory) })
 }
 
-// newImage returns the image of a program for an architecture.
-func newImage(architecture, program string, shared []v1.Layer) (v1.Image, error) {
+// newImage returns the image of a program for an architecture. The program can be called by its name.
+func newImage(architecture, program, user string, shared []v1.Layer) (v1.Image, error) {
 	own, err := layer(file{program, filepath.Base(program), 0o755})
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func newImage(architecture, program string, shared []v1.Layer) (v1.Image, error)
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", architecture
-	config.Config = v1.Config{Entrypoint: []string{"/" + filepath.Base(program)}, User: user}
+	config.Config = v1.Config{Entrypoint: []string{"/" + filepath.Base(program)}, Env: []string{"PATH=/"}, User: user}
 	return mutate.ConfigFile(image, config)
 }
 

@@ -12,7 +12,8 @@ import (
 const usage = `release writes the files of a release.
 
 Usage:
-  release images OUTPUT FOLDER NAME,ARCHITECTURE,PROGRAM...   write images to an OCI archive; FOLDER, or "", is part of each
+  release images OUTPUT FOLDER NAME,ARCHITECTURE,PROGRAM[,USER]...
+                                                              write images to an OCI archive; FOLDER, or "", is part of each
   release push ARCHIVE                                        push its images, with the credentials of docker login
   release plugin DIRECTORY VERSION URL OS-ARCHITECTURE...     pack kubectl-poolboot-OS-ARCHITECTURE of the directory for URL
   release sbom OUTPUT VERSION PROGRAM...                      write which modules the programs were built from (CycloneDX)

@@ -5,15 +5,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,7 +17,6 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/kubeadm"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
@@ -73,15 +68,6 @@ var _ = Describe("A Node that Poolboot did not boot", Ordered, func() {
 		Expect(lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
 		return node
 	}
-	// runInstaller runs on the host what kubectl poolboot install-agent prints.
-	runInstaller := func(ctx context.Context, args ...string) {
-		GinkgoHelper()
-		binDir, err := process.BinDir()
-		Expect(err).NotTo(HaveOccurred())
-		script, err := exec.CommandContext(ctx, filepath.Join(binDir, "kubectl-poolboot"), "install-agent", config.Name, "-n", t.Namespace, "--kubeconfig", lab.Management.Kubeconfig).Output()
-		Expect(err).NotTo(HaveOccurred())
-		Expect(machine.Run(ctx, append([]string{"sh", "-c", string(script), "sh"}, args...)...)).Error().NotTo(HaveOccurred())
-	}
 	setAdoption := func(ctx context.Context, policy bootstrapv1.AdoptionPolicy) {
 		GinkgoHelper()
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
@@ -107,16 +93,13 @@ var _ = Describe("A Node that Poolboot did not boot", Ordered, func() {
 
 	It("stays as it was found, and reports what its pool would change, once its host has an agent", func(ctx SpecContext) {
 		labels := node(ctx).Labels
-		config = &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}}}
-		config.Spec.PoolRole = "infra"
-		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeNode, NodeName: name, Adoption: bootstrapv1.AdoptionPreview}
-		t.Create(ctx, config)
+		config = t.Adopt(ctx, name, "infra", bootstrapv1.AdoptionPreview)
 		updated := t.Condition(config, bootstrapv1.UpdatedCondition)
 		Eventually(ctx, updated).Should(And(HavePrefix("Unknown NoAgent"), ContainSubstring("kubectl poolboot install-agent "+name)))
 
 		By("installing the agent")
 		began := time.Now()
-		runInstaller(ctx)
+		t.RunInstaller(ctx, config)
 		Eventually(ctx, updated).Should(And(HavePrefix("False AdoptionPreview"), ContainSubstring("with the effect Reboot: /etc/infratest: Content. To agree, set spec.host.adoption")))
 		AddReportEntry("adoption", fmt.Sprintf("a preview %.1f s after the script was started", time.Since(began).Seconds()))
 		Consistently(ctx, func() string { return read(ctx, "/etc/infratest") }).Should(Equal("owner"))
@@ -144,7 +127,7 @@ var _ = Describe("A Node that Poolboot did not boot", Ordered, func() {
 		Eventually(ctx, t.Condition(config, bootstrapv1.UpdatedCondition)).Should(HavePrefix("False AdoptionPreview"))
 		Expect(read(ctx, "/etc/infratest") + read(ctx, "/etc/workertest")).To(Equal("ownerworker"))
 		Eventually(ctx, func() map[string]string { return node(ctx).Labels }).ShouldNot(Or(HaveKey("node-role.kubernetes.io/infra"), HaveKey("poolboot.io/pool")))
-		runInstaller(ctx, "remove")
+		t.RunInstaller(ctx, config, "remove")
 		Expect(machine.Run(ctx, "find", "/etc/systemd/system", "/etc/poolboot", "/var/lib/poolboot", "-name", "*poolboot*")).Error().To(MatchError(And(
 			ContainSubstring("/etc/poolboot"), ContainSubstring("/var/lib/poolboot"))), "they are gone")
 		Expect(lab.ManagementClient.Delete(ctx, config)).To(Succeed())

@@ -23,6 +23,8 @@ type HostOptions struct {
 	Dir string
 	// Log gets the console's output line by line, in addition to the file console.log in Dir. Optional.
 	Log io.Writer
+	// MetaDataID is the ID of the host in the metadata for cloud-init. Default: the ID of its hardware.
+	MetaDataID string
 	// Folders are folders of this machine that the host can read, by their path on the host. Optional.
 	Folders map[string]string
 }

@@ -1,17 +1,18 @@
 package baremetal
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
@@ -29,6 +30,8 @@ const (
 	// NetworkPolicies. Their units are enabled and need the files kube-proxy.conf and kube-router.conf in
 	// /etc/kubernetes, which are kubeconfigs.
 	NodeImage Image = "node"
+	// ControlPlaneImage is KubeadmImage with cloud-init instead of Ignition, and the container images of a control plane.
+	ControlPlaneImage Image = "control-plane"
 )
 
 // The files of images, in addition to the root file system that all images share.
@@ -43,18 +46,25 @@ var programs = map[Image]map[string]string{
 	KubeletImage: {
 		"/usr/bin/kubelet": "kubelet", "/opt/containerd/bin": "containerd", "/opt/cni/bin": "cni", "/usr/share/containerd/pause.tar": "pause.tar",
 	},
-	KubeadmImage: {"/usr/bin/kubeadm": "kubeadm"},
-	NodeImage:    {"/usr/bin/kube-proxy": "kube-proxy", "/usr/bin/kube-router": "kube-router"},
+	KubeadmImage:      {"/usr/bin/kubeadm": "kubeadm"},
+	NodeImage:         {"/usr/bin/kube-proxy": "kube-proxy", "/usr/bin/kube-router": "kube-router"},
+	ControlPlaneImage: {"/usr/share/containerd/control-plane.tar": "control-plane.tar"},
 }
 
 // parts returns the images that an image consists of.
 func (i Image) parts() []Image {
-	all := []Image{KubeletImage, KubeadmImage, NodeImage}
-	return all[:slices.Index(all, i)+1]
+	switch i {
+	case KubeletImage:
+		return []Image{i}
+	case KubeadmImage:
+		return []Image{KubeletImage, i}
+	default:
+		return []Image{KubeletImage, KubeadmImage, i}
+	}
 }
 
-// Deploy writes an image and user data to the disk, as a provisioner does. The next boot runs Ignition. The host must
-// be off.
+// Deploy writes an image and user data to the disk, as a provisioner does. The next boot runs Ignition or cloud-init.
+// The host must be off.
 func (h *Host) Deploy(image Image, userData []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,10 +104,31 @@ func (h *Host) writeDisk(userData []byte) error {
 			return err
 		}
 	}
+	kernelArguments := os.WriteFile(filepath.Join(h.disk(), "boot", "upper", "kernel-arguments.cfg"), []byte("set kernel_arguments='quiet'\n"), 0o644)
+	if h.image == ControlPlaneImage {
+		return errors.Join(kernelArguments, h.writeConfigDrive(userData))
+	}
 	return errors.Join(
+		kernelArguments,
 		os.WriteFile(filepath.Join(h.disk(), "boot", "upper", "ignition.firstboot"), nil, 0o644),
-		os.WriteFile(filepath.Join(h.disk(), "boot", "upper", "kernel-arguments.cfg"), []byte("set kernel_arguments='quiet'\n"), 0o644),
 		os.WriteFile(filepath.Join(h.disk(), "user-data"), userData, 0o600),
+	)
+}
+
+// writeConfigDrive writes the user data and the metadata that Metal3 gives to hosts by default where cloud-init finds the
+// content of a config drive.
+func (h *Host) writeConfigDrive(userData []byte) error {
+	metaData, err := json.Marshal(map[string]string{
+		"name": h.options.Name, "local-hostname": h.options.Name, "hostname": h.options.Name, "uuid": cmp.Or(h.options.MetaDataID, h.uuid()),
+	})
+	if err != nil {
+		return err
+	}
+	drive := filepath.Join(h.disk(), "upper/var/lib/cloud/seed/config_drive/openstack/latest")
+	return errors.Join(
+		os.MkdirAll(drive, 0o755),
+		os.WriteFile(filepath.Join(drive, "meta_data.json"), metaData, 0o644),
+		os.WriteFile(filepath.Join(drive, "user_data"), userData, 0o600),
 	)
 }
 

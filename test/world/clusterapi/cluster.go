@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/cluster-api/util/test/builder"
@@ -17,6 +18,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
+
+// kubernetesVersion is the version of the programs in the bin directory.
+const kubernetesVersion = "v1.36.3"
 
 // ClusterOptions are the options of a Cluster.
 type ClusterOptions struct {
@@ -44,29 +48,11 @@ func CreateCluster(ctx context.Context, c client.Client, options ClusterOptions)
 	if err != nil {
 		return nil, err
 	}
-	meta := metav1.ObjectMeta{Namespace: options.Namespace, Name: options.Name}
 	if err := createControlPlane(ctx, c, options); err != nil {
 		return nil, err
 	}
-	cluster := &clusterv1.Cluster{
-		ObjectMeta: meta,
-		Spec: clusterv1.ClusterSpec{
-			ControlPlaneEndpoint: endpoint,
-			ControlPlaneRef: clusterv1.ContractVersionedObjectReference{
-				APIGroup: builder.ControlPlaneGroupVersion.Group, Kind: builder.GenericControlPlaneKind, Name: options.Name,
-			},
-		},
-	}
-	if !options.WithoutMetal3 {
-		infrastructure := &infrav1.Metal3Cluster{ObjectMeta: meta, Spec: infrav1.Metal3ClusterSpec{ControlPlaneEndpoint: endpoint}}
-		if err := c.Create(ctx, infrastructure); err != nil {
-			return nil, err
-		}
-		cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
-			APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Cluster", Name: options.Name,
-		}
-	}
-	if err := c.Create(ctx, cluster); err != nil {
+	cluster, err := createCluster(ctx, c, options, endpoint, builder.ControlPlaneGroupVersion.WithKind(builder.GenericControlPlaneKind))
+	if err != nil {
 		return nil, err
 	}
 	content := options.Kubeconfig
@@ -78,10 +64,32 @@ func CreateCluster(ctx context.Context, c client.Client, options ClusterOptions)
 	return cluster, c.Create(ctx, kubeconfig.GenerateSecret(cluster, content))
 }
 
+// createCluster creates a Cluster with a kind of control plane, and its Metal3Cluster.
+func createCluster(ctx context.Context, c client.Client, options ClusterOptions, endpoint clusterv1.APIEndpoint, plane schema.GroupVersionKind) (*clusterv1.Cluster, error) {
+	meta := metav1.ObjectMeta{Namespace: options.Namespace, Name: options.Name}
+	cluster := &clusterv1.Cluster{
+		ObjectMeta: meta,
+		Spec: clusterv1.ClusterSpec{
+			ControlPlaneEndpoint: endpoint,
+			ControlPlaneRef:      clusterv1.ContractVersionedObjectReference{APIGroup: plane.Group, Kind: plane.Kind, Name: options.Name},
+		},
+	}
+	if !options.WithoutMetal3 {
+		infrastructure := &infrav1.Metal3Cluster{ObjectMeta: meta, Spec: infrav1.Metal3ClusterSpec{ControlPlaneEndpoint: endpoint}}
+		if err := c.Create(ctx, infrastructure); err != nil {
+			return nil, err
+		}
+		cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+			APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Cluster", Name: options.Name,
+		}
+	}
+	return cluster, c.Create(ctx, cluster)
+}
+
 func createControlPlane(ctx context.Context, c client.Client, options ClusterOptions) error {
 	version := options.Version
 	if version == "" {
-		version = "v1.36.3"
+		version = kubernetesVersion
 	}
 	plane := &unstructured.Unstructured{}
 	plane.SetGroupVersionKind(builder.ControlPlaneGroupVersion.WithKind(builder.GenericControlPlaneKind))

@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/core/setup"
 	"sigs.k8s.io/cluster-api/feature"
 	"sigs.k8s.io/cluster-api/util/index"
@@ -136,7 +137,13 @@ func setUp(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := index.AddDefaultIndexes(ctx, mgr); err != nil {
 		return err
 	}
-	clusterCache, err := setUpClusterCache(ctx, mgr, controllerName, options.controllers())
+	secrets, err := setup.CreateSecretCachingClient(mgr)
+	if err != nil {
+		return err
+	}
+	clusterCache, err := setUpClusterCache(ctx, mgr, clustercache.Options{
+		SecretClient: secrets, Cache: setup.ClusterCacheCacheOptions(), Client: setup.ClusterCacheClientOptions(controllerName, workloadQPS, workloadBurst),
+	}, options.controllers())
 	if err != nil {
 		return err
 	}

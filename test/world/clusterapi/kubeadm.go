@@ -15,9 +15,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/reconcilers/kubeadmconfig"
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/setup"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/controlplane/kubeadm/reconcilers/kubeadmcontrolplane"
+	controlplanesetup "sigs.k8s.io/cluster-api/controlplane/kubeadm/setup"
 	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/cluster-api/util/secret"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -29,74 +33,112 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/manager"
 )
 
-// kubeadmProvider is the kubeadm bootstrap provider's name in user agents.
-const kubeadmProvider = "cluster-api-kubeadm-bootstrap"
+// Names of Cluster API's kubeadm providers in user agents.
+const (
+	kubeadmBootstrap    = "cluster-api-kubeadm-bootstrap"
+	kubeadmControlPlane = "cluster-api-kubeadm-control-plane"
+)
 
-// Defaults of the kubeadm bootstrap provider's flags.
+// Defaults of the flags of both providers.
 const (
 	kubeadmConcurrency = 100
 	kubeadmQPS         = 100
 	kubeadmBurst       = 200
+	etcdDialTimeout    = 10 * time.Second
+	etcdCallTimeout    = 15 * time.Second
 )
 
-// KubeadmBootstrap is a running kubeadm bootstrap provider of Cluster API (CABPK).
-type KubeadmBootstrap struct {
+// KubeadmProvider is one of Cluster API's two running kubeadm providers.
+type KubeadmProvider struct {
 	running *manager.Running
 }
 
-// StartKubeadmBootstrap installs the CRDs of Cluster API's kubeadm bootstrap provider and starts its real reconciler in
-// this process, with its default limits and without its webhooks, which only validate and set defaults.
-func StartKubeadmBootstrap(ctx context.Context, cfg *rest.Config, options Options) (*KubeadmBootstrap, error) {
-	if err := installKubeadmKinds(ctx, cfg); err != nil {
-		return nil, fmt.Errorf("install the kinds of the kubeadm bootstrap provider: %w", err)
+// Stop stops the provider and waits for it.
+func (k *KubeadmProvider) Stop() error { return k.running.Stop() }
+
+// StartKubeadmBootstrap installs the CRDs of Cluster API's kubeadm bootstrap provider (CABPK) and starts its real
+// reconciler in this process, with its default limits and without its webhooks, which only validate and set defaults.
+func StartKubeadmBootstrap(ctx context.Context, cfg *rest.Config, options Options) (*KubeadmProvider, error) {
+	cache, workers := setup.ManagerCacheOptions(Scheme(), uniqueName(kubeadmBootstrap), "", 10*time.Minute), controller.Options{MaxConcurrentReconciles: kubeadmConcurrency}
+	return startKubeadmProvider(ctx, cfg, "bootstrap", cache, setup.ManagerClientOptions(), options, func(mgr ctrl.Manager) error {
+		secrets, err := setup.CreateSecretCachingClient(mgr)
+		if err != nil {
+			return err
+		}
+		clusterCache, err := setUpClusterCache(ctx, mgr, clustercache.Options{
+			SecretClient: secrets, Cache: setup.ClusterCacheCacheOptions(), Client: setup.ClusterCacheClientOptions(kubeadmBootstrap, workloadQPS, workloadBurst),
+		}, workers)
+		if err != nil {
+			return err
+		}
+		return (&kubeadmconfig.Reconciler{
+			Client: mgr.GetClient(), SecretCachingClient: secrets, APIReader: mgr.GetAPIReader(), ClusterCache: clusterCache,
+			TokenTTL: kubeadmconfig.DefaultTokenTTL,
+		}).SetupWithManager(ctx, mgr, workers)
+	})
+}
+
+// StartKubeadmControlPlane does the same with Cluster API's kubeadm control plane provider (KCP), which needs the
+// bootstrap provider.
+func StartKubeadmControlPlane(ctx context.Context, cfg *rest.Config, options Options) (*KubeadmProvider, error) {
+	cache := controlplanesetup.ManagerCacheOptions(Scheme(), uniqueName(kubeadmControlPlane), "", 10*time.Minute)
+	return startKubeadmProvider(ctx, cfg, "controlplane", cache, controlplanesetup.ManagerClientOptions(), options, func(mgr ctrl.Manager) error {
+		secrets, err := controlplanesetup.CreateSecretCachingClient(mgr)
+		if err != nil {
+			return err
+		}
+		workers := controller.Options{MaxConcurrentReconciles: kubeadmConcurrency}
+		clusterCache, err := setUpClusterCache(ctx, mgr, clustercache.Options{
+			SecretClient: secrets, Cache: controlplanesetup.ClusterCacheCacheOptions(),
+			Client: controlplanesetup.ClusterCacheClientOptions(kubeadmControlPlane, workloadQPS, workloadBurst),
+		}, workers)
+		if err != nil {
+			return err
+		}
+		workers.ReconciliationTimeout = 3 * time.Minute // as the provider sets it: a reconcile connects to each etcd member
+		return (&kubeadmcontrolplane.Reconciler{
+			Client: mgr.GetClient(), SecretCachingClient: secrets, APIReader: mgr.GetAPIReader(), ClusterCache: clusterCache,
+			EtcdDialTimeout: etcdDialTimeout, EtcdCallTimeout: etcdCallTimeout, RemoteConditionsGracePeriod: conditionsGracePeriod,
+		}).SetupWithManager(ctx, mgr, workers)
+	})
+}
+
+// startKubeadmProvider installs the CRDs in a folder of Cluster API's module, and starts a manager that setUp sets up.
+func startKubeadmProvider(ctx context.Context, cfg *rest.Config, folder string, cache cache.Options, c client.Options, options Options, setUp func(ctrl.Manager) error) (*KubeadmProvider, error) {
+	if err := installKubeadmKinds(ctx, cfg, folder); err != nil {
+		return nil, fmt.Errorf("install the kinds of %s/kubeadm: %w", folder, err)
 	}
-	scheme := Scheme()
 	limited := rest.CopyConfig(cfg)
 	limited.QPS, limited.Burst = kubeadmQPS, kubeadmBurst
 	mgr, err := ctrl.NewManager(limited, ctrl.Options{
-		Scheme:                  scheme,
+		Scheme:                  Scheme(),
 		Logger:                  options.Log,
 		Controller:              config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true), CacheSyncTimeout: manager.CacheSyncTimeout},
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: ptr.To(manager.GracefulShutdownTimeout),
-		Cache:                   setup.ManagerCacheOptions(scheme, uniqueName(kubeadmProvider), "", 10*time.Minute),
-		Client:                  setup.ManagerClientOptions(),
+		Cache:                   cache,
+		Client:                  c,
 	})
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := setup.CreateSecretCachingClient(mgr)
-	if err != nil {
-		return nil, err
-	}
-	workers := controller.Options{MaxConcurrentReconciles: kubeadmConcurrency}
-	clusterCache, err := setUpClusterCache(ctx, mgr, kubeadmProvider, workers)
-	if err != nil {
-		return nil, err
-	}
-	if err := (&kubeadmconfig.Reconciler{
-		Client: mgr.GetClient(), SecretCachingClient: secrets, APIReader: mgr.GetAPIReader(), ClusterCache: clusterCache,
-		TokenTTL: kubeadmconfig.DefaultTokenTTL,
-	}).SetupWithManager(ctx, mgr, workers); err != nil {
+	if err := setUp(mgr); err != nil {
 		return nil, err
 	}
 	running, err := manager.Start(ctx, mgr)
 	if err != nil {
-		return nil, fmt.Errorf("start the kubeadm bootstrap provider: %w", err)
+		return nil, fmt.Errorf("start %s/kubeadm: %w", folder, err)
 	}
-	return &KubeadmBootstrap{running: running}, nil
+	return &KubeadmProvider{running: running}, nil
 }
 
-// Stop stops the provider and waits for it.
-func (k *KubeadmBootstrap) Stop() error { return k.running.Stop() }
-
 // installKubeadmKinds installs the CRDs with the label of Cluster API's contract, as in the provider's release.
-func installKubeadmKinds(ctx context.Context, cfg *rest.Config) error {
+func installKubeadmKinds(ctx context.Context, cfg *rest.Config, folder string) error {
 	dir, err := clusterAPIDir(ctx)
 	if err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "bootstrap", "kubeadm", "config", "crd", "bases", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(dir, folder, "kubeadm", "config", "crd", "bases", "*.yaml"))
 	if err != nil {
 		return err
 	}

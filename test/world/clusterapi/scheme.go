@@ -7,6 +7,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	kubeadmv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // Cluster API's core still reads it.
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -17,7 +18,7 @@ import (
 )
 
 // Scheme returns a scheme with all kinds of the tests: Kubernetes, Cluster API (v1beta2, v1beta1, which its core reads,
-// and the kubeadm bootstrap provider), Metal3 and Poolboot.
+// and its kubeadm providers), Metal3 and Poolboot.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -25,6 +26,7 @@ func Scheme() *runtime.Scheme {
 		apiextensionsv1.AddToScheme,
 		clusterv1.AddToScheme,
 		kubeadmv1.AddToScheme,
+		controlplanev1.AddToScheme,
 		clusterv1beta1.AddToScheme,
 		bmov1alpha1.AddToScheme,
 		infrav1.AddToScheme,

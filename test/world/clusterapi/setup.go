@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/cluster-api/core/reconcilers/machinedeployment"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machinehealthcheck"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machineset"
-	"sigs.k8s.io/cluster-api/core/setup"
 	"sigs.k8s.io/cluster-api/core/webhooks/admission"
 	"sigs.k8s.io/cluster-api/core/webhooks/conversion"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -37,16 +36,14 @@ func (o Options) controllers() controller.Options {
 	return controller.Options{MaxConcurrentReconciles: cmp.Or(o.Concurrency, 2)}
 }
 
-func setUpClusterCache(ctx context.Context, mgr ctrl.Manager, user string, workers controller.Options) (clustercache.ClusterCache, error) {
-	secrets, err := setup.CreateSecretCachingClient(mgr)
-	if err != nil {
-		return nil, err
-	}
-	clusterCache, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
-		SecretClient: secrets,
-		Cache:        setup.ClusterCacheCacheOptions(),
-		Client:       setup.ClusterCacheClientOptions(user, 20, 30),
-	}, workers)
+// The limits of requests to a workload cluster, which are the defaults of Cluster API's flags.
+const (
+	workloadQPS   = 20
+	workloadBurst = 30
+)
+
+func setUpClusterCache(ctx context.Context, mgr ctrl.Manager, options clustercache.Options, workers controller.Options) (clustercache.ClusterCache, error) {
+	clusterCache, err := clustercache.SetupWithManager(ctx, mgr, options, workers)
 	if err != nil {
 		return nil, err
 	}

@@ -56,11 +56,5 @@ func (c *ControlPlane) writeAdmin() error {
 	if err != nil {
 		return err
 	}
-	if c.Config, err = clientcmd.RESTConfigFromKubeConfig(kubeconfig); err != nil {
-		return err
-	}
-	// Tests must not wait for the client's rate limit.
-	c.Config.QPS = -1
-	c.Kubeconfig = c.path(adminKubeconfig)
-	return os.WriteFile(c.Kubeconfig, kubeconfig, 0o600)
+	return c.setAdmin(kubeconfig)
 }

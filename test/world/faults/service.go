@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"crypto/tls"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -16,14 +17,16 @@ const (
 	probeTimeout = time.Second
 )
 
-// Service forwards each TCP connection to a random ready backend, as a Kubernetes Service does.
+// Service forwards each TCP connection to a random ready backend, as a Kubernetes Service does. As a load balancer in
+// front of hosts, it closes the connections to a backend that does not answer.
 type Service struct {
 	listener net.Listener
 	probes   *http.Client
 	stop     chan struct{}
 
-	mu    sync.Mutex
-	ready map[string]bool // address → whether its last probe succeeded
+	mu          sync.Mutex
+	ready       map[string]bool                  // address → whether its last probe succeeded
+	connections map[string]map[net.Conn]struct{} // address → connections to it
 }
 
 // Serve starts a Service at an address.
@@ -32,7 +35,11 @@ func Serve(address string) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{listener: listener, probes: &http.Client{Timeout: probeTimeout}, stop: make(chan struct{}), ready: map[string]bool{}}
+	unverified := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a probe sends no secret
+	s := &Service{
+		listener: listener, probes: &http.Client{Timeout: probeTimeout, Transport: unverified}, stop: make(chan struct{}),
+		ready: map[string]bool{}, connections: map[string]map[net.Conn]struct{}{},
+	}
 	go func() {
 		for {
 			connection, err := listener.Accept()
@@ -55,9 +62,7 @@ func (s *Service) Add(address, readiness string) {
 			if err == nil {
 				_ = answer.Body.Close()
 			}
-			s.mu.Lock()
-			s.ready[address] = err == nil && answer.StatusCode == http.StatusOK
-			s.mu.Unlock()
+			s.probed(address, err == nil && answer.StatusCode == http.StatusOK, err == nil)
 			select {
 			case <-probes.C:
 			case <-s.stop:
@@ -65,6 +70,17 @@ func (s *Service) Add(address, readiness string) {
 			}
 		}
 	}()
+}
+
+func (s *Service) probed(address string, ready, answers bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready[address] = ready
+	if !answers {
+		for connection := range s.connections[address] {
+			_ = connection.Close()
+		}
+	}
 }
 
 // Ready returns the number of ready backends.
@@ -93,14 +109,31 @@ func (s *Service) forward(host net.Conn) {
 	if len(ready) == 0 {
 		return
 	}
-	backend, err := net.Dial("tcp", ready[rand.IntN(len(ready))])
+	address := ready[rand.IntN(len(ready))]
+	backend, err := net.DialTimeout("tcp", address, probeTimeout)
 	if err != nil {
 		return
 	}
 	defer backend.Close()
+	s.track(address, backend, true)
+	defer s.track(address, backend, false)
 	go func() {
 		_, _ = io.Copy(backend, host)
 		_ = backend.(*net.TCPConn).CloseWrite()
 	}()
 	_, _ = io.Copy(host, backend)
+}
+
+// track records that a connection to a backend is open or closed.
+func (s *Service) track(address string, connection net.Conn, open bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !open {
+		delete(s.connections[address], connection)
+		return
+	}
+	if s.connections[address] == nil {
+		s.connections[address] = map[net.Conn]struct{}{}
+	}
+	s.connections[address][connection] = struct{}{}
 }

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,13 +12,18 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/faults"
 )
 
 // URLs of the images that a Metal3Machine can have.
 const (
 	KubeletImageURL = "http://images.example.com/kubelet.qcow2"
 	KubeadmImageURL = "http://images.example.com/kubeadm.qcow2"
+	// ControlPlaneImageURL is the image with cloud-init.
+	ControlPlaneImageURL = "http://images.example.com/control-plane.qcow2"
 )
+
+var imagesByURL = map[string]baremetal.Image{KubeadmImageURL: baremetal.KubeadmImage, ControlPlaneImageURL: baremetal.ControlPlaneImage}
 
 // Hardware has a host for each BareMetalHost. A host is created when it is first powered on.
 type Hardware struct {
@@ -32,6 +38,8 @@ type Hardware struct {
 	diskSizes map[string]int64
 	// decommissioned are the names of hosts that stay off.
 	decommissioned map[string]bool
+	// balancer is the load balancer in front of the API servers of hosts. It is nil if the workload cluster has none.
+	balancer *faults.Service
 }
 
 func newHardware(ctx context.Context, dir string, options Options) (*Hardware, error) {
@@ -58,7 +66,7 @@ func (h *Hardware) Host(name string) *baremetal.Host {
 func (h *Hardware) Boot(name string, userData []byte) (*baremetal.Host, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.boot(name, baremetal.KubeletImage, userData)
+	return h.boot(baremetal.HostOptions{Name: name}, baremetal.KubeletImage, userData)
 }
 
 // SetDiskSize sets the size in bytes of the disk that the host of a BareMetalHost has from its next deployment on.
@@ -82,22 +90,27 @@ func (h *Hardware) PowerOn(_ context.Context, bmh *bmov1alpha1.BareMetalHost, us
 		return machine.Reset(h.ctx)
 	}
 	image := baremetal.KubeletImage
-	if bmh.Spec.Image != nil && bmh.Spec.Image.URL == KubeadmImageURL {
-		image = baremetal.KubeadmImage
+	if bmh.Spec.Image != nil {
+		image = cmp.Or(imagesByURL[bmh.Spec.Image.URL], image)
 	}
-	_, err := h.boot(bmh.Name, image, userData)
+	_, err := h.boot(baremetal.HostOptions{Name: bmh.Name, MetaDataID: string(bmh.UID)}, image, userData)
 	return err
 }
 
 // boot deploys and boots a host. The caller holds the lock.
-func (h *Hardware) boot(name string, image baremetal.Image, userData []byte) (*baremetal.Host, error) {
+func (h *Hardware) boot(options baremetal.HostOptions, image baremetal.Image, userData []byte) (*baremetal.Host, error) {
+	name := options.Name
 	machine := h.hosts[name]
 	if machine == nil {
 		var err error
-		if machine, err = h.rack.NewHost(baremetal.HostOptions{Name: name, Dir: filepath.Join(h.dir, name), Log: h.log}); err != nil {
+		options.Dir, options.Log = filepath.Join(h.dir, name), h.log
+		if machine, err = h.rack.NewHost(options); err != nil {
 			return nil, fmt.Errorf("host %s: %w", name, err)
 		}
 		h.hosts[name] = machine
+		if h.balancer != nil {
+			h.balancer.Add(machine.Address()+":"+apiServerPort, "https://"+machine.Address()+":"+apiServerPort+"/readyz")
+		}
 	}
 	if err := machine.PowerCut(); err != nil {
 		return nil, err

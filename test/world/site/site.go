@@ -72,6 +72,9 @@ type Options struct {
 	Ways bool
 	// Agents makes the hosts install the agent at their first boot.
 	Agents bool
+	// KubeadmControlPlane runs Cluster API's kubeadm providers, and no workload cluster. CreateKubeadmCluster creates it on
+	// hosts.
+	KubeadmControlPlane bool
 	// Progress gets a line for each started part. Optional.
 	Progress io.Writer
 	// Consoles gets the console output of the hosts. Optional.
@@ -102,6 +105,7 @@ type Site struct {
 	guest     bool // the workload cluster and the hosts belong to another site
 	endpoint  *endpoint
 	core      *clusterapi.Core
+	kubeadm   []*clusterapi.KubeadmProvider
 	simulator *metal3.Simulator
 	cancel    context.CancelFunc
 }
@@ -152,6 +156,12 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 		return nil, err
 	}
 	up("Cluster API's core: reconcilers and webhooks")
+	if options.KubeadmControlPlane {
+		if err := s.startKubeadm(ctx); err != nil {
+			return nil, err
+		}
+		up("Cluster API's kubeadm providers: bootstrap and control plane")
+	}
 	if !options.WithoutMetal3 {
 		if err := s.StartMetal3(ctx); err != nil {
 			return nil, err
@@ -245,7 +255,7 @@ func (s *Site) startClusters(ctx context.Context, flags Flags, up func(string)) 
 		return err
 	})
 	both.Go(func() (err error) {
-		if s.guest {
+		if s.guest || s.options.KubeadmControlPlane {
 			return nil
 		}
 		s.Workload, err = controlplane.Start(bothCtx, controlplane.Options{
@@ -257,7 +267,7 @@ func (s *Site) startClusters(ctx context.Context, flags Flags, up func(string)) 
 	if err := both.Wait(); err != nil {
 		return err
 	}
-	if s.guest {
+	if s.Workload == nil || s.guest {
 		up("a management cluster (etcd, kube-apiserver)")
 	} else {
 		up("two control planes: management (etcd, kube-apiserver), workload (etcd, kube-apiserver, kube-controller-manager)")
@@ -272,6 +282,9 @@ func (s *Site) startClusters(ctx context.Context, flags Flags, up func(string)) 
 	}
 	if s.ManagementClient, err = client.NewWithWatch(s.Management.Config, client.Options{Scheme: clusterapi.Scheme()}); err != nil {
 		return err
+	}
+	if s.Workload == nil {
+		return nil
 	}
 	s.WorkloadClient, err = client.NewWithWatch(s.Workload.Config, client.Options{Scheme: clusterapi.Scheme()})
 	return err
@@ -306,6 +319,7 @@ func (s *Site) Stop() error {
 	if s.simulator != nil {
 		errs = append(errs, s.simulator.Stop())
 	}
+	errs = append(errs, s.stopKubeadm())
 	if s.core != nil {
 		errs = append(errs, s.core.Stop())
 	}

@@ -49,8 +49,25 @@ func NewPersistent(ctx context.Context, s *site.Site, freeHosts int, changes ...
 	return t
 }
 
+// NewWithControlPlane is New for a site without a workload cluster: hosts run its control plane. All servers run until the
+// site stops.
+func NewWithControlPlane(ctx context.Context, s *site.Site, controlPlaneHosts int32, freeHosts int, changes ...func(*poolv1.MachineConfigPool)) *Tenant {
+	t := newTenant(ctx, s)
+	t.AddHosts(ctx, int(controlPlaneHosts)+freeHosts)
+	t.createPools(ctx, changes...)
+	var err error
+	t.Cluster, err = s.CreateKubeadmCluster(ctx, t.Namespace, controlPlaneHosts)
+	ExpectWithOffset(1, err).NotTo(HaveOccurred())
+	return t
+}
+
 func (t *Tenant) createDefaults(ctx context.Context, freeHosts int, changes ...func(*poolv1.MachineConfigPool)) {
 	t.CreateCluster(ctx, clusterapi.ClusterOptions{})
+	t.createPools(ctx, changes...)
+	t.AddHosts(ctx, freeHosts)
+}
+
+func (t *Tenant) createPools(ctx context.Context, changes ...func(*poolv1.MachineConfigPool)) {
 	worker, infra := t.Pool("worker"), t.Pool("infra")
 	for _, change := range changes {
 		change(worker)
@@ -59,7 +76,6 @@ func (t *Tenant) createDefaults(ctx context.Context, freeHosts int, changes ...f
 	// A pool that exists before its MachineConfigs is rendered without them, and a host can boot with that.
 	t.Create(ctx, t.MachineConfig("00-worker", "worker", "/etc/workertest", "worker"), t.MachineConfig("51-infra", "infra", "/etc/infratest", "infra"),
 		worker, infra)
-	t.AddHosts(ctx, freeHosts)
 }
 
 // NewEmpty creates an empty namespace. At the end of the spec or container that calls it, its servers are powered off,
