@@ -48,6 +48,10 @@ const (
 	etcdCallTimeout    = 15 * time.Second
 )
 
+// controlPlaneSync is the interval of full reconciles of the control plane provider. Its default is 10 minutes. As it does
+// not watch Nodes, it takes that long to see that one is reachable again that was unreachable.
+const controlPlaneSync = 20 * time.Second
+
 // KubeadmProvider is one of Cluster API's two running kubeadm providers.
 type KubeadmProvider struct {
 	running *manager.Running
@@ -81,7 +85,7 @@ func StartKubeadmBootstrap(ctx context.Context, cfg *rest.Config, options Option
 // StartKubeadmControlPlane does the same with Cluster API's kubeadm control plane provider (KCP), which needs the
 // bootstrap provider.
 func StartKubeadmControlPlane(ctx context.Context, cfg *rest.Config, options Options) (*KubeadmProvider, error) {
-	cache := controlplanesetup.ManagerCacheOptions(Scheme(), uniqueName(kubeadmControlPlane), "", 10*time.Minute)
+	cache := controlplanesetup.ManagerCacheOptions(Scheme(), uniqueName(kubeadmControlPlane), "", controlPlaneSync)
 	return startKubeadmProvider(ctx, cfg, "controlplane", cache, controlplanesetup.ManagerClientOptions(), options, func(mgr ctrl.Manager) error {
 		secrets, err := controlplanesetup.CreateSecretCachingClient(mgr)
 		if err != nil {
