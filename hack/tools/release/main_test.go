@@ -22,6 +22,7 @@ func TestPush(t *testing.T) {
 	folder, tag := t.TempDir(), strings.TrimPrefix(server.URL, "http://")+"/poolboot/manager:v0.1.0"
 	archive := filepath.Join(folder, "images.tar")
 	var images []string
+	users := map[string]string{"amd64": user, "arm64": "0:0"}
 	for _, architecture := range []string{"amd64", "arm64"} {
 		program := filepath.Join(folder, architecture, "manager")
 		if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
@@ -30,7 +31,11 @@ func TestPush(t *testing.T) {
 		if err := os.WriteFile(program, []byte("for "+architecture), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		images = append(images, tag+","+architecture+","+program)
+		image := tag + "," + architecture + "," + program
+		if users[architecture] != user {
+			image += "," + users[architecture]
+		}
+		images = append(images, image)
 	}
 	if err := writeImages(archive, "", images); err != nil {
 		t.Fatal(err)
@@ -47,7 +52,8 @@ func TestPush(t *testing.T) {
 		if err != nil {
 			t.Fatalf("a node of architecture %s finds no image: %v", architecture, err)
 		}
-		if config, err := image.ConfigFile(); err != nil || config.Architecture != architecture {
+		config, err := image.ConfigFile()
+		if err != nil || config.Architecture != architecture || config.Config.User != users[architecture] {
 			t.Errorf("a node of architecture %s gets that of %v (%v)", architecture, config, err)
 		}
 	}

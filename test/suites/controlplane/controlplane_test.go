@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 var _ = Describe("A control plane on hosts", Ordered, func() {
@@ -73,7 +74,7 @@ var _ = Describe("A control plane on hosts", Ordered, func() {
 		expectComplete(ctx)
 	}, SpecTimeout(6*time.Minute))
 
-	It("has hosts that can get the agent", func(ctx SpecContext) {
+	It("has Nodes that are in no pool, so an installed agent waits", func(ctx SpecContext) {
 		host := controlPlaneHosts(ctx)[0]
 		config := t.Adopt(ctx, host.Name(), "infra", bootstrapv1.AdoptionPreview)
 		Eventually(ctx, func() (string, error) {
@@ -81,6 +82,8 @@ var _ = Describe("A control plane on hosts", Ordered, func() {
 			return config.Status.ConfigServer.URL, err
 		}).ShouldNot(BeEmpty())
 		t.RunInstaller(ctx, config)
+		Eventually(ctx, host.Journal).WithArguments("--unit=" + ignition.InstallAgentUnit).Should(ContainSubstring("no PoolbootConfig adopts Node " + host.Name()))
+		Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False " + bootstrapv1.ControlPlaneNodeReason))
 		t.RunInstaller(ctx, config, "remove")
 		Expect(lab.ManagementClient.Delete(ctx, config)).To(Succeed())
 		Eventually(ctx, func() (map[string]string, error) {

@@ -1,6 +1,7 @@
 // Package controlplane tests a workload cluster whose highly available control plane runs on hosts: real hosts in
-// namespaces that cloud-init configures, with the real kubeadm, kubelet and static Pods, which Cluster API's real kubeadm
-// providers create and look after. Clients reach the API servers only through a load balancer in front of the hosts.
+// namespaces that cloud-init configures, with the real kubeadm, kubelet and static Pods, which Cluster API's real
+// kubeadm providers create and look after. Clients reach the API servers only through a load balancer in front of the
+// hosts.
 package controlplane
 
 import (

@@ -114,8 +114,8 @@ func (w *writer) Pause() time.Duration {
 	return max(w.pause, time.Since(w.last))
 }
 
-// expectNothingLost stops the writer, and expects each API server's answer to be the last accepted write. It returns the
-// number of writes and the longest pause.
+// expectNothingLost stops the writer, and expects each API server's answer to be the last accepted write. It returns
+// the number of writes and the longest pause.
 func (w *writer) expectNothingLost(ctx context.Context) (writes int, pause time.Duration) {
 	GinkgoHelper()
 	w.Stop()

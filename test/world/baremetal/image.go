@@ -30,7 +30,8 @@ const (
 	// NetworkPolicies. Their units are enabled and need the files kube-proxy.conf and kube-router.conf in
 	// /etc/kubernetes, which are kubeconfigs.
 	NodeImage Image = "node"
-	// ControlPlaneImage is KubeadmImage with cloud-init instead of Ignition, and the container images of a control plane.
+	// ControlPlaneImage is KubeadmImage with cloud-init instead of Ignition, and the container images of a control
+	// plane.
 	ControlPlaneImage Image = "control-plane"
 )
 
@@ -115,8 +116,8 @@ func (h *Host) writeDisk(userData []byte) error {
 	)
 }
 
-// writeConfigDrive writes the user data and the metadata that Metal3 gives to hosts by default where cloud-init finds the
-// content of a config drive.
+// writeConfigDrive writes the user data and the metadata that Metal3 gives to hosts by default where cloud-init finds
+// the content of a config drive.
 func (h *Host) writeConfigDrive(userData []byte) error {
 	metaData, err := json.Marshal(map[string]string{
 		"name": h.options.Name, "local-hostname": h.options.Name, "hostname": h.options.Name, "uuid": cmp.Or(h.options.MetaDataID, h.uuid()),

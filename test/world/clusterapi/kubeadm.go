@@ -48,8 +48,8 @@ const (
 	etcdCallTimeout    = 15 * time.Second
 )
 
-// controlPlaneSync is the interval of full reconciles of the control plane provider. Its default is 10 minutes. As it does
-// not watch Nodes, it takes that long to see that one is reachable again that was unreachable.
+// controlPlaneSync is the interval of full reconciles of the control plane provider. Its default is 10 minutes. As it
+// does not watch Nodes, it takes that long to see that one is reachable again that was unreachable.
 const controlPlaneSync = 20 * time.Second
 
 // KubeadmProvider is one of Cluster API's two running kubeadm providers.

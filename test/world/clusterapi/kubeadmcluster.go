@@ -29,8 +29,8 @@ type KubeadmClusterOptions struct {
 	Image string
 }
 
-// CreateKubeadmCluster creates a Cluster of which Cluster API's kubeadm providers create the control plane, with stacked
-// etcd and without the add-ons of kubeadm. The scheme of c must be Scheme.
+// CreateKubeadmCluster creates a Cluster of which Cluster API's kubeadm providers create the control plane, with
+// stacked etcd and without the add-ons of kubeadm. The scheme of c must be Scheme.
 func CreateKubeadmCluster(ctx context.Context, c client.Client, options KubeadmClusterOptions) (*clusterv1.Cluster, error) {
 	endpoint, err := apiEndpoint(options.Endpoint)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Elsewhere returns the control plane of an administrator's kubeconfig, of which the programs run elsewhere. dir gets the
-// kubeconfig. Only the name and the fields of clients are set.
+// Elsewhere returns the control plane of an administrator's kubeconfig, of which the programs run elsewhere. dir gets
+// the kubeconfig. Only the name and the fields of clients are set.
 func Elsewhere(name, dir string, kubeconfig []byte) (*ControlPlane, error) {
 	c := &ControlPlane{Name: name, dir: dir}
 	return c, c.setAdmin(kubeconfig)

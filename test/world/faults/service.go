@@ -15,10 +15,12 @@ const (
 	probeInterval = 100 * time.Millisecond
 	// probeTimeout is the timeout of a readiness probe.
 	probeTimeout = time.Second
+	// maxUnanswered is the number of probes without an answer after which a backend counts as dead.
+	maxUnanswered = 3
 )
 
 // Service forwards each TCP connection to a random ready backend, as a Kubernetes Service does. As a load balancer in
-// front of hosts, it closes the connections to a backend that does not answer.
+// front of hosts, it closes the connections to a dead backend.
 type Service struct {
 	listener net.Listener
 	probes   *http.Client
@@ -55,14 +57,16 @@ func Serve(address string) (*Service, error) {
 // Add adds a backend, which is ready while a GET of its readiness URL returns 200.
 func (s *Service) Add(address, readiness string) {
 	go func() {
-		probes := time.NewTicker(probeInterval)
+		probes, unanswered := time.NewTicker(probeInterval), 0
 		defer probes.Stop()
 		for {
 			answer, err := s.probes.Get(readiness)
+			unanswered++
 			if err == nil {
 				_ = answer.Body.Close()
+				unanswered = 0
 			}
-			s.probed(address, err == nil && answer.StatusCode == http.StatusOK, err == nil)
+			s.probed(address, err == nil && answer.StatusCode == http.StatusOK, unanswered == maxUnanswered)
 			select {
 			case <-probes.C:
 			case <-s.stop:
@@ -72,11 +76,12 @@ func (s *Service) Add(address, readiness string) {
 	}()
 }
 
-func (s *Service) probed(address string, ready, answers bool) {
+// probed records the result of a probe, and closes the connections to a backend that is dead.
+func (s *Service) probed(address string, ready, dead bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ready[address] = ready
-	if !answers {
+	if dead {
 		for connection := range s.connections[address] {
 			_ = connection.Close()
 		}

@@ -63,8 +63,8 @@ func (s *Site) balancerAddress() string { return net.JoinHostPort(s.address(), a
 // APIServers returns the number of hosts whose API server is ready, as the load balancer in front of them sees it.
 func (s *Site) APIServers() int { return s.Hardware.balancer.Ready() }
 
-// CreateKubeadmCluster creates the Cluster of a namespace, with the same name, whose control plane runs on hosts. It waits
-// until the first of them has an API server, and makes it the site's workload cluster.
+// CreateKubeadmCluster creates the Cluster of a namespace, with the same name, whose control plane runs on hosts. It
+// waits until the first of them has an API server, and makes it the site's workload cluster.
 func (s *Site) CreateKubeadmCluster(ctx context.Context, namespace string, replicas int32) (*clusterv1.Cluster, error) {
 	cluster, err := clusterapi.CreateKubeadmCluster(ctx, s.ManagementClient, clusterapi.KubeadmClusterOptions{
 		Namespace: namespace, Name: namespace, Endpoint: s.balancerAddress(), Replicas: replicas, Image: ControlPlaneImageURL,

@@ -72,8 +72,8 @@ type Options struct {
 	Ways bool
 	// Agents makes the hosts install the agent at their first boot.
 	Agents bool
-	// KubeadmControlPlane runs Cluster API's kubeadm providers, and no workload cluster. CreateKubeadmCluster creates it on
-	// hosts.
+	// KubeadmControlPlane runs Cluster API's kubeadm providers, and no workload cluster. CreateKubeadmCluster creates
+	// it on hosts.
 	KubeadmControlPlane bool
 	// Progress gets a line for each started part. Optional.
 	Progress io.Writer

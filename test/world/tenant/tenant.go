@@ -49,8 +49,8 @@ func NewPersistent(ctx context.Context, s *site.Site, freeHosts int, changes ...
 	return t
 }
 
-// NewWithControlPlane is New for a site without a workload cluster: hosts run its control plane. All servers run until the
-// site stops.
+// NewWithControlPlane is New for a site without a workload cluster: hosts run its control plane. All servers run until
+// the site stops.
 func NewWithControlPlane(ctx context.Context, s *site.Site, controlPlaneHosts int32, freeHosts int, changes ...func(*poolv1.MachineConfigPool)) *Tenant {
 	t := newTenant(ctx, s)
 	t.AddHosts(ctx, int(controlPlaneHosts)+freeHosts)
