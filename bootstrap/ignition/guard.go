@@ -55,19 +55,28 @@ func (e *GuardError) Error() string {
 // Guard recognizes what people write by mistake. What it does not recognize, such as a mount over a reserved path, the
 // check on the host finds: before the host joins, and after an update. Neither prevents what programs do that a
 // configuration starts. The API server refuses changes of a Node's labels that a kubelet must not make.
-func Guard(c Config) error { return (&guard{remainingBytes: maxUnpackedBytes}).check(c) }
+func Guard(c Config) error { return Scope{}.Guard(c) }
 
-// GuardRendered is Guard for a rendered config, which can also have what its pools set for the kubelet: drop-ins for
-// kubelet configuration and autoSizingReserved, and the command of the kubelet wrapper.
-func GuardRendered(c Config) error {
-	return (&guard{remainingBytes: maxUnpackedBytes, rendered: true}).check(c)
+// Scope is what a configuration is, on which depends what it can have.
+type Scope struct {
+	// Rendered is set for a rendered config, which can also have what its pools set for the kubelet: drop-ins for
+	// kubelet configuration and autoSizingReserved, and the command of the kubelet wrapper.
+	Rendered bool
+	// ControlPlane is set for a configuration of hosts of a control plane, which can't have entries at, above or below
+	// what kubeadm and etcd have there, nor mounts there.
+	ControlPlane bool
+}
+
+// Guard is the function Guard for a configuration with this scope.
+func (s Scope) Guard(c Config) error {
+	return (&guard{Scope: s, remainingBytes: maxUnpackedBytes}).check(c)
 }
 
 // guard checks one configuration.
 type guard struct {
+	Scope
 	refusals       []Refusal
 	remainingBytes int64 // how many more bytes of contents can be decompressed
-	rendered       bool  // whether it is a rendered config
 	more           int   // refused entries that are not described
 }
 
@@ -80,6 +89,7 @@ func (g *guard) check(c Config) error {
 	g.checkFiles(c.Storage.Files)
 	g.checkLinks(c.Storage.Links)
 	g.checkUnits(c.Systemd.Units)
+	g.checkControlPlane(c)
 	g.checkParents(c)
 	return g.err()
 }
@@ -146,9 +156,10 @@ func (g *guard) checkDirectories(directories []types.Directory) {
 		name := cleanPath(directory.Path)
 		g.checkKernelPath(place+".path", name)
 		unit, dropin := unitAt(name)
+		whom, remedy := g.reservation(name)
 		switch {
-		case remedyFor(name) != "":
-			g.refuse(place+".path", "%s is reserved for Poolboot: %s", name, remedyFor(name))
+		case remedy != "":
+			g.refuse(place+".path", "%s is reserved for %s: %s", name, whom, remedy)
 		case dropin == "" && (unit == KubeletUnit || isOwnUnit(unit) && path.Ext(unit) != ".d"):
 			g.refuse(place+".path", "%s is the path of a unit that Poolboot depends on: leave it out", name)
 		case ptr.Deref(directory.Overwrite, false) && (containsReserved(name) || isDropinDirectory(name)):
@@ -163,7 +174,7 @@ func (g *guard) checkFiles(files []types.File) {
 		g.checkPath(place+".path", file.Path)
 		name := cleanPath(file.Path)
 		g.checkKernelPath(place+".path", name)
-		isOfPool := g.rendered && slices.Contains([]string{WorkerKubeletPath, PoolKubeletPath, ReservedScriptPath}, name)
+		isOfPool := g.Rendered && slices.Contains([]string{WorkerKubeletPath, PoolKubeletPath, ReservedScriptPath}, name)
 		if !isOfPool && g.refuseReservedPath(place+".path", name) {
 			continue
 		}
@@ -193,7 +204,7 @@ func (g *guard) checkLinks(links []types.Link) {
 		g.checkPath(fmt.Sprintf("storage.links[%d].target", i), target)
 		unit, _ := unitAt(name)
 		switch {
-		case g.rendered && (name == WorkerReservedPath || name == PoolReservedPath) && target == ReservedOutputPath:
+		case g.Rendered && (name == WorkerReservedPath || name == PoolReservedPath) && target == ReservedOutputPath:
 		case g.refuseReservedPath(place, name):
 		case appliesToKubelet(unit), isOwnUnit(unit), isDropinDirectory(name):
 			g.refuse(place, "%s is part of a unit that Poolboot depends on, and the target of a link can't be checked: "+
@@ -204,8 +215,8 @@ func (g *guard) checkLinks(links []types.Link) {
 
 // refuseReservedPath refuses a file or a link at a reserved path, or at the path of a directory above one.
 func (g *guard) refuseReservedPath(place, name string) bool {
-	if remedy := remedyFor(name); remedy != "" {
-		g.refuse(place, "%s is reserved for Poolboot: %s", name, remedy)
+	if whom, remedy := g.reservation(name); remedy != "" {
+		g.refuse(place, "%s is reserved for %s: %s", name, whom, remedy)
 		return true
 	}
 	if containsReserved(name) {

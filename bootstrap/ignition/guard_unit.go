@@ -124,7 +124,7 @@ var ofPools = map[string]*regexp.Regexp{
 // isOfPool reports whether a drop-in of the kubelet's unit is one that a pool renders, in a rendered config.
 func (g *guard) isOfPool(dropin types.Dropin) bool {
 	pattern, has := ofPools[dropin.Name]
-	if !g.rendered || !has || dropin.Contents == nil {
+	if !g.Rendered || !has || dropin.Contents == nil {
 		return false
 	}
 	match := pattern.FindStringSubmatch(*dropin.Contents)

@@ -95,8 +95,8 @@ const (
 	KubeadmFlagsPath    = "/var/lib/kubelet/kubeadm-flags.env"
 	KubeadmArgsVariable = "KUBELET_KUBEADM_ARGS"
 
-	// kubeadmKubeletConfigPath is where kubeadm writes the kubelet's configuration.
-	kubeadmKubeletConfigPath = "/var/lib/kubelet/config.yaml"
+	// KubeadmKubeletConfigPath is where kubeadm writes the kubelet's configuration.
+	KubeadmKubeletConfigPath = "/var/lib/kubelet/config.yaml"
 	// kubeadmDropin is the drop-in for KubeletUnit by which images pass kubeadm's flags to the kubelet. A drop-in with
 	// the same name in /etc replaces it.
 	kubeadmDropin = "10-kubeadm.conf"
@@ -111,7 +111,7 @@ var remedies = map[string]string{
 	SentinelPath:            remedyLeaveOut,
 	KubeadmFlagsPath:        remedyLeaveOut,
 
-	kubeadmKubeletConfigPath: "put a drop-in into " + KubeletConfigDirectory,
+	KubeadmKubeletConfigPath: "put a drop-in into " + KubeletConfigDirectory,
 	KubeletConfigPath:        "put a drop-in into " + KubeletConfigDirectory,
 	WorkerKubeletPath:        remedyKubelet,
 	PoolKubeletPath:          remedyKubelet,
@@ -124,7 +124,19 @@ const (
 	remedyLeaveOut = "leave it out: it is written when the host joins"
 	remedyReserved = "set spec.kubelet.autoSizingReserved of the MachineConfigPool, or give your drop-in another name"
 	remedyKubelet  = "set spec.kubelet.configuration of the MachineConfigPool, or give your drop-in another name"
+
+	remedyControlPlane = "kubeadm and etcd have it, and no update may touch it: leave it out, and use kubeadmConfigSpec of the KubeadmControlPlane"
 )
+
+// controlPlanePaths are the files, and the directories including everything below them, that kubeadm and etcd have on
+// hosts of a control plane: certificates, credentials, manifests and data.
+var controlPlanePaths = []string{
+	"/etc/kubernetes/pki", staticPods, "/var/lib/etcd", KubeletPKIDirectory, KubeconfigPath,
+	"/etc/kubernetes/admin.conf", "/etc/kubernetes/super-admin.conf", "/etc/kubernetes/controller-manager.conf", "/etc/kubernetes/scheduler.conf",
+}
+
+// IsOfControlPlane reports whether kubeadm or etcd has a path on hosts of a control plane.
+func IsOfControlPlane(name string) bool { return isIn(cleanPath(name), controlPlanePaths...) }
 
 // IsOwnFile reports whether the absolute path of an entry is in OwnDirectory.
 func IsOwnFile(path string) bool { return strings.HasPrefix(path, OwnDirectory+"/") }
@@ -135,12 +147,17 @@ var reservedDirectories = []string{OwnDirectory, KubeletPKIDirectory, StateDirec
 // reservedPaths are all reserved files and directories, and the directories of units.
 var reservedPaths = slices.Concat(slices.Collect(maps.Keys(remedies)), reservedDirectories, UnitDirectories)
 
-// remedyFor returns what to do instead if a path is reserved, and "" if it is not.
-func remedyFor(name string) string {
-	if isIn(name, reservedDirectories...) {
-		return remedyLeaveOut
+// reservation returns for whom a path is reserved, and what to do instead. Both are "" if it is not reserved.
+func (s Scope) reservation(name string) (whom, remedy string) {
+	switch {
+	case s.ControlPlane && IsOfControlPlane(name):
+		return "the control plane", remedyControlPlane
+	case isIn(name, reservedDirectories...):
+		return "Poolboot", remedyLeaveOut
+	case remedies[name] != "":
+		return "Poolboot", remedies[name]
 	}
-	return remedies[name]
+	return "", ""
 }
 
 // containsReserved reports whether a path is, or contains, a reserved path, the directory of kubelet drop-ins or a unit

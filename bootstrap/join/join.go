@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/networkdata"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
@@ -101,7 +103,7 @@ func (m Machine) Lasting() (ignition.Config, error) {
 
 // withExtraConfig merges Poolboot's own configuration over the extraConfig. The extraConfig is checked first.
 func (m Machine) withExtraConfig(newOwn func() (ignition.Config, error)) (ignition.Config, error) {
-	extra, err := extraConfig(m.Config.Spec.ExtraConfig)
+	extra, err := extraConfig(m.Config)
 	if err != nil {
 		return ignition.Config{}, err
 	}
@@ -142,7 +144,8 @@ func CredentialIn(config ignition.Config) (Credential, error) {
 }
 
 // extraConfig parses spec.extraConfig of a PoolbootConfig, and refuses what a user cannot set.
-func extraConfig(extra *bootstrapv1.ExtraConfig) (ignition.Config, error) {
+func extraConfig(of *bootstrapv1.PoolbootConfig) (ignition.Config, error) {
+	extra := of.Spec.ExtraConfig
 	if extra == nil {
 		return ignition.New(), nil
 	}
@@ -156,7 +159,7 @@ func extraConfig(extra *bootstrapv1.ExtraConfig) (ignition.Config, error) {
 		config, err = butane.Parse(extra.Butane)
 	}
 	if err == nil {
-		err = ignition.Guard(config)
+		err = pool.ScopeOfRole(cmp.Or(of.Status.PoolRole, of.Spec.PoolRole)).Guard(config)
 	}
 	if err != nil {
 		return ignition.Config{}, &ExtraConfigError{Field: field, Err: err}
@@ -166,7 +169,7 @@ func extraConfig(extra *bootstrapv1.ExtraConfig) (ignition.Config, error) {
 
 // CheckExtraConfig returns an *ExtraConfigError if spec.extraConfig of a PoolbootConfig cannot be used.
 func CheckExtraConfig(cfg *bootstrapv1.PoolbootConfig) error {
-	_, err := extraConfig(cfg.Spec.ExtraConfig)
+	_, err := extraConfig(cfg)
 	return err
 }
 
@@ -174,7 +177,7 @@ func CheckExtraConfig(cfg *bootstrapv1.PoolbootConfig) error {
 // --cloud-provider=external, or "" if there is none. The error is an *ExtraConfigError if the extraConfig cannot be
 // used.
 func FindExternalCloudProvider(cfg *bootstrapv1.PoolbootConfig) (string, error) {
-	extra, err := extraConfig(cfg.Spec.ExtraConfig)
+	extra, err := extraConfig(cfg)
 	if err != nil {
 		return "", err
 	}

@@ -21,6 +21,7 @@ import (
 	kubeadmv1beta4 "sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/types/upstreamv1beta4"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
@@ -317,6 +318,16 @@ var _ = Describe("The overlay of a machine", func() {
 					`{"ignition":{"version":"3.1.0"},"storage":{"files":[{"path":"/etc/poolboot/kubelet.env"}]}}`)}},
 				"spec.extraConfig.config", "/etc/poolboot/kubelet.env"),
 		)
+
+		It("is refused if it touches what kubeadm has on the hosts of a control plane", func() {
+			cfg.Spec.ExtraConfig = &bootstrapv1.ExtraConfig{Butane: "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/kubernetes/pki/a.crt\n"}
+			Expect(join.CheckExtraConfig(cfg)).To(Succeed())
+			for _, of := range []*string{&cfg.Spec.PoolRole, &cfg.Status.PoolRole} {
+				*of = poolv1.RoleControlPlane
+				Expect(join.CheckExtraConfig(cfg)).To(MatchError(ContainSubstring("/etc/kubernetes/pki/a.crt is reserved for the control plane")))
+				*of = ""
+			}
+		})
 	})
 
 	DescribeTable("is not created from an incomplete input",

@@ -75,7 +75,7 @@ func kubeletSections(p, worker *poolv1.MachineConfigPool) ([]kubeletSection, err
 	if err != nil {
 		return nil, err
 	}
-	if err := cmp.Or(checkReserved(own, p), checkWrapper(p)); err != nil {
+	if err := cmp.Or(checkReserved(own, p), checkStaticPods(own, p), checkWrapper(p)); err != nil {
 		return nil, err
 	}
 	merged := own.Section
@@ -102,6 +102,14 @@ func kubeletSections(p, worker *poolv1.MachineConfigPool) ([]kubeletSection, err
 		return nil, &KubeletError{Pool: p.Name, Errs: errs, Inherited: len(check(own.Section, p.Spec.Kubelet.AutoSizingReserved)) == 0}
 	}
 	return append(base, own), nil
+}
+
+// checkStaticPods refuses that a pool for the control plane disables static Pods, in which it runs.
+func checkStaticPods(section kubeletSection, p *poolv1.MachineConfigPool) error {
+	if p.Spec.PoolRole != poolv1.RoleControlPlane || !section.Has("staticPodPath") {
+		return nil
+	}
+	return &KubeletError{Pool: p.Name, Errs: field.ErrorList{field.Forbidden(kubeletField.Child("staticPodPath"), "the control plane runs in static Pods: remove it")}}
 }
 
 func kubeletSectionOf(p *poolv1.MachineConfigPool) (kubeletSection, error) {

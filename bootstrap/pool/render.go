@@ -59,7 +59,7 @@ func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 	if err != nil {
 		return nil, err
 	}
-	spec, from, err := mergeConfigs(sources, slices.Concat(sections, reservedParts(p, in.parent), wrapperParts(p, in.parent)))
+	spec, from, err := mergeConfigs(p.Spec.PoolRole, sources, slices.Concat(sections, reservedParts(p, in.parent), wrapperParts(p, in.parent)))
 	if err != nil {
 		return nil, err
 	}
@@ -142,9 +142,9 @@ type part struct {
 	document                   string // the field of the MachineConfig: spec.config or spec.butane
 }
 
-// mergeConfigs merges the specs of MachineConfigs, later over earlier ones, and adds the pools' kubelet sections and
-// wrapper, which have paths of their own. It also returns the origins of all entries.
-func mergeConfigs(sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfigSpec, []Origin, error) {
+// mergeConfigs merges the specs of MachineConfigs for the pool of a role, later over earlier ones, and adds the pools'
+// kubelet sections and wrapper, which have paths of their own. It also returns the origins of all entries.
+func mergeConfigs(role string, sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfigSpec, []Origin, error) {
 	fips := false
 	out := poolv1.MachineConfigSpec{FIPS: &fips, KernelType: poolv1.KernelTypeDefault}
 	parts := make([]part, 0, len(sources)+len(sections))
@@ -152,7 +152,7 @@ func mergeConfigs(sources []poolv1.MachineConfig, sections []part) (poolv1.Machi
 		if err := checkKernelType(source); err != nil {
 			return out, nil, err
 		}
-		config, document, err := ignitionOf(source)
+		config, document, err := ignitionOf(source, ScopeOfRole(role))
 		if err != nil {
 			return out, nil, err
 		}
@@ -172,7 +172,7 @@ func mergeConfigs(sources []poolv1.MachineConfig, sections []part) (poolv1.Machi
 	if err := ignition.ValidateMerged(whole); err != nil {
 		return out, nil, explainMerge(whole, all, err)
 	}
-	if err := guardMerged(whole, parts); err != nil {
+	if err := guardMerged(whole, parts, all, ScopeOfRole(role)); err != nil {
 		return out, nil, err
 	}
 	raw, err := ignition.Marshal(whole)
@@ -192,9 +192,9 @@ func mergeIgnition(parts []part) ignition.Config {
 	return ignition.Merge(configs...)
 }
 
-// ignitionOf parses a MachineConfig's Ignition or Butane and checks that it changes nothing that Poolboot manages. path
-// is the field that has it.
-func ignitionOf(source poolv1.MachineConfig) (config ignition.Config, path string, err error) {
+// ignitionOf parses a MachineConfig's Ignition or Butane and checks that it changes nothing that Poolboot manages, or
+// kubeadm on a control plane. path is the field that has it.
+func ignitionOf(source poolv1.MachineConfig, scope ignition.Scope) (config ignition.Config, path string, err error) {
 	refuse := func(path string, err error) (ignition.Config, string, error) {
 		return ignition.Config{}, "", &RenderError{MachineConfig: source.Name, Path: path, Err: err}
 	}
@@ -213,7 +213,7 @@ func ignitionOf(source poolv1.MachineConfig) (config ignition.Config, path strin
 		config, err = butane.Parse(source.Spec.Butane)
 	}
 	if err == nil {
-		err = ignition.Guard(config)
+		err = scope.Guard(config)
 	}
 	if err != nil {
 		return refuse(path, err)
@@ -252,8 +252,9 @@ func checkKernelDevel(out poolv1.MachineConfigSpec, sources []poolv1.MachineConf
 }
 
 // guardMerged applies Guard to the combination of MachineConfigs that passed it one by one: to files to which several
-// contribute, and to what is below a path. The error is a *MergeError.
-func guardMerged(whole ignition.Config, parts []part) error {
+// contribute, and to what is below a path. For a control plane, it applies it to everything: one MachineConfig can have
+// the home of a user, and another one the SSH keys that are written there. The error is a *MergeError.
+func guardMerged(whole ignition.Config, parts, all []part, scope ignition.Scope) error {
 	if err := ignition.CheckParents(whole); err != nil {
 		return explainMerge(whole, parts, err)
 	}
@@ -261,7 +262,11 @@ func guardMerged(whole ignition.Config, parts []part) error {
 	if err := ignition.Guard(checked); err != nil {
 		return explainMerge(checked, parts, err)
 	}
-	return nil
+	if !scope.ControlPlane {
+		return nil
+	}
+	scope.Rendered = true
+	return explainMerge(whole, all, scope.Guard(whole))
 }
 
 // sharedFiles returns the files of the merged Ignition to which several MachineConfigs contribute. Only these can have

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 // OfRole returns the pool of a Cluster with this role, a *NotFoundError if there is none and a *DuplicateError if there
@@ -59,6 +60,30 @@ func ParentOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) (*p
 		return nil, nil
 	}
 	return OfRole(pools, poolv1.RoleWorker)
+}
+
+// ScopeOf returns what a MachineConfig can have: it depends on whether it is a rendered config, and whether a pool for
+// the control plane selects it or has rendered it.
+func ScopeOf(config *poolv1.MachineConfig, pools []poolv1.MachineConfigPool) ignition.Scope {
+	if IsRenderedName(config.Name) {
+		scope := ignition.Scope{}
+		if p := OfRendered(pools, config.Name); p != nil {
+			scope = ScopeOfRole(p.Spec.PoolRole)
+		}
+		scope.Rendered = true
+		return scope
+	}
+	for _, p := range pools {
+		if scope := ScopeOfRole(p.Spec.PoolRole); scope.ControlPlane && Selects(p, config.Labels) {
+			return scope
+		}
+	}
+	return ignition.Scope{}
+}
+
+// ScopeOfRole returns what the MachineConfigs of a pool, and the extraConfig of its hosts, can have.
+func ScopeOfRole(role string) ignition.Scope {
+	return ignition.Scope{ControlPlane: role == poolv1.RoleControlPlane}
 }
 
 // IsCustom reports whether a role is that of a custom pool, which inherits from worker.

@@ -89,7 +89,7 @@ var _ = DescribeTable("The drop-in of a wrapper in a rendered config is checked 
 	Expect(err).NotTo(HaveOccurred())
 	config, err := ignition.Parse([]byte(strings.Replace(string(rendered.Spec.Config.Raw), "/opt/wrap --a=b", wrapper, 1)))
 	Expect(err).NotTo(HaveOccurred())
-	Expect(ignition.GuardRendered(config)).To(matcher)
+	Expect(ignition.Scope{Rendered: true}.Guard(config)).To(matcher)
 },
 	Entry(nil, "/opt/wrap --a=b", Succeed()),
 	Entry(nil, "/opt/wrap --node-labels=a=b", MatchError(ContainSubstring("20-poolboot-wrapper.conf"))),

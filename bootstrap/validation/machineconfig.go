@@ -12,13 +12,11 @@ import (
 )
 
 // MachineConfig validates a MachineConfig: its Ignition or Butane must be valid and must not change what Poolboot
-// manages. The name of a rendered config must match its content. The warnings name keys that Ignition ignores,
-// modes that were probably meant otherwise, and units that nothing starts.
-func MachineConfig(config *poolv1.MachineConfig) (warnings []string, errs field.ErrorList) {
-	guard, spec := ignition.Guard, field.NewPath("spec")
-	if pool.IsRenderedName(config.Name) {
-		guard = ignition.GuardRendered
-	}
+// manages, or kubeadm on the hosts of one of the pools that are given. The name of a rendered config must match its
+// content. The warnings name keys that Ignition ignores, modes that were probably meant otherwise, and units that
+// nothing starts.
+func MachineConfig(config *poolv1.MachineConfig, pools ...poolv1.MachineConfigPool) (warnings []string, errs field.ErrorList) {
+	scope, spec := pool.ScopeOf(config, pools), field.NewPath("spec")
 	document := spec.Child("config")
 	if config.Spec.Config == nil {
 		document = spec.Child("butane")
@@ -28,7 +26,7 @@ func MachineConfig(config *poolv1.MachineConfig) (warnings []string, errs field.
 		for _, problem := range append(ignition.CheckModes(parsed), ignition.CheckUnits(parsed)...) {
 			warnings = append(warnings, childPath(document, problem.Path).String()+": "+problem.Message)
 		}
-		return guard(parsed)
+		return scope.Guard(parsed)
 	}, spec)
 	errs = append(errs, guardErrors(ignition.GuardArguments(config.Spec.KernelArguments), spec)...)
 	return warnings, append(errs, validateRendered(config)...)

@@ -31,39 +31,53 @@ var _ admission.Validator[*poolv1.MachineConfig] = &MachineConfig{}
 // ValidateCreate refuses a MachineConfig that no pool can render, and a rendered config that no pool has rendered. It
 // warns of one that no pool selects.
 func (w *MachineConfig) ValidateCreate(ctx context.Context, config *poolv1.MachineConfig) (admission.Warnings, error) {
-	warnings, errs := validation.MachineConfig(config)
+	pools, err := w.pools(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return validate(config, pools)
+}
+
+func validate(config *poolv1.MachineConfig, pools []poolv1.MachineConfigPool) (admission.Warnings, error) {
+	warnings, errs := validation.MachineConfig(config, pools...)
 	if len(errs) > 0 {
 		return warnings, invalid(poolv1.GroupVersion.WithKind("MachineConfig"), config, errs)
 	}
-	notSelected, err := w.warnNotSelected(ctx, config)
-	return append(warnings, notSelected...), err
+	return append(warnings, notSelected(config, pools)...), nil
 }
 
-// warnNotSelected warns of a MachineConfig that no pool selects.
-func (w *MachineConfig) warnNotSelected(ctx context.Context, config *poolv1.MachineConfig) (admission.Warnings, error) {
-	if pool.IsRendered(config) {
-		return nil, nil
-	}
+// pools returns the pools that can select a MachineConfig.
+func (w *MachineConfig) pools(ctx context.Context, config *poolv1.MachineConfig) ([]poolv1.MachineConfigPool, error) {
 	pools := &poolv1.MachineConfigPoolList{}
 	if err := w.Reader.List(ctx, pools, client.InNamespace(config.Namespace)); err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("MachineConfigPools of namespace %s: %w", config.Namespace, err))
 	}
-	if warning := pool.NotSelected(config, pools.Items); warning != "" {
-		return admission.Warnings{warning}, nil
-	}
-	return nil, nil
+	return pools.Items, nil
 }
 
-// ValidateUpdate validates a changed spec as ValidateCreate does. So the spec of a rendered config cannot change,
-// because its name would no longer match.
-func (w *MachineConfig) ValidateUpdate(ctx context.Context, before, config *poolv1.MachineConfig) (admission.Warnings, error) {
-	switch {
-	case !isUnchanged(config, before.Spec, config.Spec):
-		return w.ValidateCreate(ctx, config)
-	case !maps.Equal(before.Labels, config.Labels):
-		return w.warnNotSelected(ctx, config)
+// notSelected warns of a MachineConfig that no pool selects.
+func notSelected(config *poolv1.MachineConfig, pools []poolv1.MachineConfigPool) admission.Warnings {
+	if warning := pool.NotSelected(config, pools); warning != "" {
+		return admission.Warnings{warning}
 	}
-	return nil, nil
+	return nil
+}
+
+// ValidateUpdate validates a changed spec as ValidateCreate does, and labels by which a pool for the control plane
+// selects it. So the spec of a rendered config cannot change, because its name would no longer match.
+func (w *MachineConfig) ValidateUpdate(ctx context.Context, before, config *poolv1.MachineConfig) (admission.Warnings, error) {
+	isSame := isUnchanged(config, before.Spec, config.Spec)
+	if isSame && maps.Equal(before.Labels, config.Labels) {
+		return nil, nil
+	}
+	pools, err := w.pools(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if scope := pool.ScopeOf(config, pools); isSame && (!scope.ControlPlane || scope == pool.ScopeOf(before, pools)) {
+		return notSelected(config, pools), nil
+	}
+	return validate(config, pools)
 }
 
 // ValidateDelete refuses only the deletion of the rendered config that a paused pool hands out. Other rendered configs

@@ -197,6 +197,33 @@ var _ = Describe("MachineConfig webhook", func() {
 		})
 	})
 
+	Describe("of a pool for the control plane", func() {
+		controlPlane := newPool("masters", poolv1.RoleControlPlane)
+		withPools := &MachineConfig{Reader: newWebhook(newPool("infra", "infra"), controlPlane).Reader}
+		of := func(role string) *poolv1.MachineConfig {
+			config := machineConfig("50-a", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/a"},{"path":"/etc/kubernetes/pki/a.crt"}]}}`, "")
+			config.Namespace, config.Labels = controlPlane.Namespace, map[string]string{"role": role}
+			return config
+		}
+		beRefused := beRefusedAt("spec.config.storage.files[1].path", "/etc/kubernetes/pki/a.crt is reserved for the control plane", "leave it out, and use kubeadmConfigSpec of the KubeadmControlPlane")
+
+		It("are refused if they touch what kubeadm and etcd have, also when the pool selects them later", func() {
+			Expect(withPools.ValidateCreate(ctx(), of(poolv1.RoleControlPlane))).Error().To(beRefused)
+			Expect(withPools.ValidateUpdate(ctx(), of("infra"), of(poolv1.RoleControlPlane))).Error().To(beRefused)
+			Expect(withPools.ValidateCreate(ctx(), of("infra"))).Error().NotTo(HaveOccurred())
+			Expect(withPools.ValidateUpdate(ctx(), of(poolv1.RoleControlPlane), of("infra"))).Error().NotTo(HaveOccurred())
+		})
+
+		It("are refused as rendered configs, too", func() {
+			config := of("")
+			config.Labels = map[string]string{poolv1.RenderedForLabel: controlPlane.Name}
+			var err error
+			config.Name, err = pool.NameFor(controlPlane.Name, config.Spec)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(withPools.ValidateCreate(ctx(), config)).Error().To(beRefused)
+		})
+	})
+
 	It("allows labels on, and the deletion of, an object that only older rules accepted", func() {
 		before := machineConfig("50-infra", `{"ignition":{"version":"9.9.0"}}`, "")
 		after := before.DeepCopy()

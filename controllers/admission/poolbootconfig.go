@@ -16,8 +16,8 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
 )
@@ -91,7 +91,7 @@ func validateConfigSpec(config *bootstrapv1.PoolbootConfigSpec, spec *field.Path
 func validateBootSpec(config *bootstrapv1.BootSpec, spec *field.Path) field.ErrorList {
 	errs := validation.NodeLabelRules(config.Node.LabelRules, nil, spec.Child("node", "labelRules"))
 	if extra := config.ExtraConfig; extra != nil {
-		errs = append(errs, validation.Ignition(extra.Config, extra.Butane, validation.MaxExtraSize, ignition.Guard, spec.Child("extraConfig"))...)
+		errs = append(errs, validation.Ignition(extra.Config, extra.Butane, validation.MaxExtraSize, pool.ScopeOfRole(config.PoolRole).Guard, spec.Child("extraConfig"))...)
 	}
 	return errs
 }

@@ -13,6 +13,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
 type configSpec = bootstrapv1.BootSpec
@@ -67,6 +68,10 @@ var invalidSpecs = []TableEntry{
 	Entry("extra Ignition that changes what Poolboot manages", func(s *configSpec) {
 		s.ExtraConfig = &bootstrapv1.ExtraConfig{Config: raw(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/poolboot/kubelet.env"}]}}`)}
 	}, "extraConfig.config.storage.files[0].path", "/etc/poolboot/"),
+	Entry("extra Ignition that touches what kubeadm has on a control plane", func(s *configSpec) {
+		s.PoolRole = poolv1.RoleControlPlane
+		s.ExtraConfig = &bootstrapv1.ExtraConfig{Config: raw(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/kubernetes/pki/a.crt"}]}}`)}
+	}, "extraConfig.config.storage.files[0].path", "reserved for the control plane"),
 	Entry("extra Ignition with too many bytes, but fewer characters", func(s *configSpec) {
 		s.ExtraConfig = &bootstrapv1.ExtraConfig{Config: raw(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,` + strings.Repeat("é", 150_000) + `"}}]}}`)}
 	}, "extraConfig.config", "262144 bytes"),

@@ -126,7 +126,7 @@ func ready(config *poolv1.MachineConfig, pools []poolv1.MachineConfigPool) metav
 	c := metav1.Condition{Type: poolv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: poolv1.MachineConfigValidReason,
 		Message: cmp.Or(pool.NotSelected(config, pools), "it is valid"), ObservedGeneration: config.Generation}
 	why := ""
-	if _, errs := validation.MachineConfig(config); len(errs) > 0 {
+	if _, errs := validation.MachineConfig(config, pools...); len(errs) > 0 {
 		why = "pools that select it cannot be rendered: " + errs.ToAggregate().Error()
 	}
 	for _, p := range pool.RenderedBy(pools, config.Labels) {
