@@ -205,6 +205,28 @@ func (f fakeUnits) Overrides(_ context.Context, units []string, configured map[s
 	return f.w.dropIns, f.w.overriding, f.w.overridingMasks, f.w.fails["show"]
 }
 
+type fakeStaticPods struct{ w *world }
+
+func (f fakeStaticPods) Passing(context.Context) (manifests []string) {
+	for manifest, why := range f.w.pods() {
+		if why == "" {
+			manifests = append(manifests, manifest)
+		}
+	}
+	slices.Sort(manifests)
+	return manifests
+}
+
+func (f fakeStaticPods) Failing(_ context.Context, manifests []string) string {
+	var failing []string
+	for _, manifest := range manifests {
+		if why, exists := f.w.pods()[manifest]; why != "" || !exists {
+			failing = append(failing, manifest+": "+cmp.Or(why, "it does not exist"))
+		}
+	}
+	return strings.Join(failing, "; ")
+}
+
 type fakeRebooter struct{ w *world }
 
 func (f fakeRebooter) Reboot(_ context.Context, method update.RebootMethod) error {
@@ -285,7 +307,19 @@ func (f fakeSource) Program(_ context.Context, sum string) ([]byte, error) {
 
 type fakeCluster struct{ w *world }
 
+// answer fails after the time of a request if the API server does not answer.
+func (f fakeCluster) answer() error {
+	if !f.w.isSilent() {
+		return nil
+	}
+	f.w.pass(reportTimeout)
+	return fmt.Errorf("no answer: %w", errTemporary)
+}
+
 func (f fakeCluster) Annotate(_ context.Context, annotations map[string]*string) error {
+	if err := f.answer(); err != nil {
+		return err
+	}
 	if err := f.w.fails["annotate"]; err != nil {
 		return err
 	}
@@ -318,6 +352,9 @@ func (f fakeCluster) Accept(ctx context.Context, revision string, annotations ma
 }
 
 func (f fakeCluster) Renewed(context.Context) (time.Time, error) {
+	if err := f.answer(); err != nil {
+		return time.Time{}, err
+	}
 	return f.w.lease, f.w.fails["lease"]
 }
 

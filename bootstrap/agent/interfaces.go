@@ -118,6 +118,14 @@ type Rebooter interface {
 	Started(ctx context.Context) (time.Duration, error)
 }
 
+// StaticPods are the static Pods of the host: a staticpods.Host.
+type StaticPods interface {
+	// Passing returns the paths of the manifests whose probes pass.
+	Passing(ctx context.Context) (manifests []string)
+	// Failing returns which of some manifests do not pass, and why, for people, "" if all pass.
+	Failing(ctx context.Context, manifests []string) (why string)
+}
+
 // Executors change the host.
 type Executors struct {
 	// Accounts is for update.ChangeUser and update.ChangeGroup.
@@ -135,6 +143,8 @@ type Executors struct {
 	// Units and Rebooter are for the actions after the operations.
 	Units    Units
 	Rebooter Rebooter
+	// StaticPods are not changed: they prove that an update has not broken them.
+	StaticPods StaticPods
 	// Check returns what of the files and settings that put the Node in its pool is not as Poolboot wrote it, for
 	// people.
 	Check func(ctx context.Context) (found []string, err error)

@@ -66,6 +66,8 @@ type journal struct {
 	Drift []update.Drift `json:"drift,omitempty"`
 	// Found is what Executors.Check found before the update in progress: the update did not cause it.
 	Found []string `json:"found,omitempty"`
+	// StaticPods are the manifests of static Pods that passed their probes before the update in progress.
+	StaticPods []string `json:"staticPods,omitempty"`
 	// Starts counts how often the phases applying and acting began: each start of the agent continues the update.
 	Starts int `json:"starts,omitempty"`
 	// FirstBoot is the boot in which the update began to change the host, "" after a soft reboot, and BegunAt when.

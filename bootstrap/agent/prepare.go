@@ -115,10 +115,10 @@ func (a *Agent) start(ctx context.Context, node Node, u *hostUpdate) (time.Durat
 	for _, entry := range a.Files.LeftOver() {
 		filesLeft = append(filesLeft, entry.Path)
 	}
-	found := a.runCheck(ctx)
+	found, staticPods := a.runCheck(ctx), a.Executors.StaticPods.Passing(ctx)
 	return a.enter(applying, func(j *journal) {
 		*j = journal{
-			Phase: applying, Current: j.Current, Disks: j.Disks, Target: u.after.revision, Drift: u.drift, Found: found,
+			Phase: applying, Current: j.Current, Disks: j.Disks, Target: u.after.revision, Drift: u.drift, Found: found, StaticPods: staticPods,
 			FirstBoot: a.Clock.BootID(), BegunAt: a.Clock.Now(), Boot: a.Clock.BootID(), Heartbeat: node.Heartbeat,
 			Failed: j.Failed, LeftOver: j.LeftOver, Retries: j.Retries, FilesLeft: filesLeft, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram,
 		}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,7 +139,8 @@ func (a *Agent) whyNotBooted(ctx context.Context, u *hostUpdate) (string, error)
 }
 
 // whyNotReady returns why the Node does not count as Ready, "" if it does. A kubelet that ends again and again renews
-// the lease with each start, and its Node stays Ready: so systemd is asked, too.
+// the lease with each start, and its Node stays Ready: so systemd is asked, too. Static Pods can be why no API server
+// answers.
 func (a *Agent) whyNotReady(ctx context.Context, node Node, u *hostUpdate, passed time.Duration) string {
 	why := a.whyNotReported(ctx, node, u, passed)
 	switch kubelet, err := a.kubeletProblem(ctx); {
@@ -147,7 +149,17 @@ func (a *Agent) whyNotReady(ctx context.Context, node Node, u *hostUpdate, passe
 	case kubelet != nil:
 		return fmt.Sprintf("%s: %s (on the host, see journalctl -u %s)", kubelet.Unit, kubelet.What, kubelet.Unit)
 	}
-	return why
+	return cmp.Or(a.Executors.StaticPods.Failing(ctx, a.expectedStaticPods(u)), why)
+}
+
+// expectedStaticPods returns the manifests of static Pods that passed their probes before the update, and that it does
+// not remove.
+func (a *Agent) expectedStaticPods(u *hostUpdate) []string {
+	return without(a.journal.StaticPods, func(manifest string) bool {
+		return slices.ContainsFunc(u.plan.Operations, func(o update.Operation) bool {
+			return o.Kind == update.ChangePath && o.Name == manifest && o.After.Path == nil
+		})
+	})
 }
 
 // whyNotReported returns why the kubelet does not count as one that reports a Node that is Ready, "" if it does. It

@@ -79,10 +79,12 @@ type world struct {
 	obstructs func(update.Operation) error
 	// isBroken reports whether the kubelet can't become Ready with what is on the host.
 	isBroken func() bool
-	// isCutOff reports whether the host can't reach the config server.
-	isCutOff func() bool
+	// isCutOff reports whether the host can't reach the config server, and isSilent whether no API server answers.
+	isCutOff, isSilent func() bool
 	// found returns what the check of the host finds.
 	found func() []string
+	// pods returns why the probes of static Pods do not pass, "" if they do, by manifest.
+	pods func() map[string]string
 	// units returns the states of units that do not simply run.
 	units func() map[string]unitstate.State
 	// drains is set if the manager drains.
@@ -139,7 +141,7 @@ func newWorld() *world {
 	DeferCleanup(os.RemoveAll, directory)
 	w := &world{
 		directory: directory, enablement: map[string]update.Enablement{}, originals: map[string]update.Enablement{}, accounts: map[string]string{}, boots: 1, started: time.Second, uptime: time.Hour,
-		wallclock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), isBroken: func() bool { return false }, isCutOff: func() bool { return false }, found: func() []string { return nil }, units: func() map[string]unitstate.State { return nil }, drains: true, can: update.AllCapabilities,
+		wallclock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), isBroken: func() bool { return false }, isCutOff: func() bool { return false }, found: func() []string { return nil }, pods: func() map[string]string { return nil }, isSilent: func() bool { return false }, units: func() map[string]unitstate.State { return nil }, drains: true, can: update.AllCapabilities,
 		documents: map[string][]byte{}, rendered: map[string][]byte{}, contents: map[string][]byte{}, programs: map[string][]byte{}, fails: map[string]error{},
 		node: Node{Known: true, Annotations: map[string]string{}, Ready: true},
 	}
@@ -236,7 +238,7 @@ func (w *world) begin() (a *Agent, stop func()) {
 		Root: root, StateDirectory: "/var/lib/poolboot/agent", Files: &fakeFiles{files, w}, Capabilities: w.can,
 		Executors: Executors{
 			Accounts: &fakeExecutor{w, "accounts"}, KubeletFlags: &fakeExecutor{w, "flags"}, Enablement: &fakeExecutor{w, "enablement"}, KernelArguments: &fakeExecutor{w, "arguments"},
-			OS: &fakeExecutor{w, "os"}, Units: fakeUnits{w}, Rebooter: fakeRebooter{w}, Images: fakeImages{w},
+			OS: &fakeExecutor{w, "os"}, Units: fakeUnits{w}, Rebooter: fakeRebooter{w}, StaticPods: fakeStaticPods{w}, Images: fakeImages{w},
 			Check: func(context.Context) ([]string, error) { return w.found(), w.fails["check"] },
 		},
 		Source: fakeSource{w}, Cluster: fakeCluster{w}, Clock: fakeClock{w}, Log: slog.New(slog.NewTextHandler(GinkgoWriter, nil)),

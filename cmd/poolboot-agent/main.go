@@ -27,6 +27,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/osimage"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/selinux"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/service"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/staticpods"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/systemd"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
@@ -178,6 +179,7 @@ func newService(ctx context.Context, root *os.Root, log *slog.Logger) *service.S
 				Images:          containerimages.Puller{Runner: slow},
 				Units:           units,
 				Rebooter:        units,
+				StaticPods:      staticpods.Host{Root: root},
 				Check:           units.Check,
 			}
 		},

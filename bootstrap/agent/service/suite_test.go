@@ -35,6 +35,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/kubelet"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/staticpods"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/unitstate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -67,6 +68,8 @@ type world struct {
 	kubelet     unitstate.State
 	// isNext is set if the host stages what is offered, and is not told to have it.
 	isNext bool
+	// refuses is set if the API server refuses every write.
+	refuses bool
 	// stops counts the reports that the agent has stopped.
 	stops int
 	// expires is when the only certificate expires that the config server accepts, zero if it accepts all.
@@ -162,13 +165,15 @@ func (w *world) annotation(name string) string {
 
 func (w *world) serveAPI(response http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
-	object := w.nodeJSON()
+	object, refuses := w.nodeJSON(), w.refuses
 	changed := make(chan struct{}, 1)
 	if r.URL.Query().Get("watch") != "" {
 		w.watchers[changed] = true
 	}
 	w.mu.Unlock()
 	switch {
+	case r.Method == http.MethodPatch && refuses:
+		response.WriteHeader(http.StatusInternalServerError)
 	case r.Method == http.MethodPatch:
 		var patch struct {
 			Metadata struct {
@@ -277,6 +282,7 @@ type fakeUnits struct {
 	w *world
 }
 
+func (f fakeUnits) DaemonReload(context.Context) error        { return nil }
 func (f fakeUnits) Failing(context.Context) ([]string, error) { return nil, nil }
 func (f fakeUnits) State(_ context.Context, unit string) (unitstate.State, error) {
 	f.w.mu.Lock()
@@ -302,7 +308,7 @@ func (w *world) service() *Service {
 		Root: w.root, Version: "v0.1.0", Log: slog.New(slog.NewTextHandler(GinkgoWriter, nil)), Capabilities: update.AllCapabilities,
 		Executors: func(*hostfiles.Updater) agent.Executors {
 			none := noExecutor{}
-			return agent.Executors{Accounts: none, KubeletFlags: none, Enablement: none, KernelArguments: none, OS: none, Units: fakeUnits{w: w},
+			return agent.Executors{Accounts: none, KubeletFlags: none, Enablement: none, KernelArguments: none, OS: none, Units: fakeUnits{w: w}, StaticPods: staticpods.Host{Root: w.root},
 				Check: func(context.Context) ([]string, error) { return nil, nil }}
 		},
 	}
