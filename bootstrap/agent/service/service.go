@@ -155,7 +155,9 @@ func (s *Service) loop(ctx context.Context, c *connection, a *agent.Agent, nodes
 			if isDue || failures == 0 {
 				failures++
 			}
-			wait = retryAfter(failures)
+			if retry := retryAfter(failures); wait == 0 || retry < wait { // an undo is in time although nothing is reported
+				wait = retry
+			}
 			s.Log.Error("the agent tries again", "error", err, "after", wait.String())
 		default:
 			failures = 0

@@ -137,6 +137,31 @@ var _ = Describe("The agent on a host", func() {
 		}
 	})
 
+	It("undoes an update in time although the API server refuses every report, as without the quorum of etcd", func() {
+		w, buffer := newWorld(), gbytes.NewBuffer()
+		w.install("rendered-a", "a")
+		w.join(time.Now().Add(time.Hour))
+		first := w.offer("rendered-a", "a")
+		s := w.service()
+		s.Log = slog.New(slog.NewTextHandler(buffer, nil))
+		start(s)
+		Eventually(state(w), "15s").Should(Equal("Done " + first))
+		second := w.offer("rendered-b", "b", func(a *assignment.Assignment) { a.MinReadySeconds, a.ReadyDeadlineSeconds = 10, 30 })
+		Eventually(func() string { return w.read("/etc/motd") }, "15s").Should(Equal("b"))
+		w.mu.Lock()
+		w.refuses, w.kubelet = true, unitstate.State{Active: "failed", Result: "exit-code"}
+		w.mu.Unlock()
+		Eventually(buffer, "50s").Should(gbytes.Say("from=Verifying to=Undoing"))
+		for _, wait := range regexp.MustCompile(`after=(\S+)`).FindAllStringSubmatch(string(buffer.Contents()), -1) {
+			Expect(time.ParseDuration(wait[1])).To(BeNumerically("<=", 5*time.Second), "as long as the agent waits for its Node at most")
+		}
+		Eventually(func() string { return w.read("/etc/motd") }, "15s").Should(Equal("a"))
+		w.mu.Lock()
+		w.refuses = false
+		w.mu.Unlock()
+		Eventually(state(w), "40s").Should(Equal("Degraded " + second))
+	})
+
 	It("reports a damaged journal, and changes nothing", func() {
 		w := newWorld()
 		w.install("rendered-a", "a")
