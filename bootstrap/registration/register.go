@@ -133,8 +133,11 @@ func ownTaints(config *bootstrapv1.PoolbootConfig) []corev1.Taint {
 }
 
 // checkPool checks that the labels put the Node in the decided pool. Labels of the Machine or the PoolbootConfig can
-// also match the selector of another pool.
+// also match the selector of another pool. The Nodes of a control plane have labels of their own, which decide.
 func checkPool(in Sources, labels map[string]string, sources map[string][]string) error {
+	if pool.IsOfControlPlane(in.Pool) {
+		return nil
+	}
 	outside := func(why string) error {
 		return &OutsidePoolError{Role: in.Pool.Spec.PoolRole, Why: why, Remedy: outlook.HowToRelabel(in.Config)}
 	}
@@ -146,7 +149,7 @@ func checkPool(in Sources, labels map[string]string, sources map[string][]string
 	case rejected != nil: // labels from other sources do not meet a requirement of the pool
 		return outside(fmt.Sprintf("%s of the pool requires %s, and %s=%s comes from %s", rejected.Path, rejected.Requirement,
 			rejected.Key, labels[rejected.Key], strings.Join(sources[rejected.Key], " and ")))
-	case decision.ControlPlane && in.Pool.Spec.PoolRole != poolv1.RoleControlPlane:
+	case decision.ControlPlane:
 		return outside("they are those of a control plane node")
 	case decision.Role == "":
 		return outside("no pool selects them")

@@ -38,7 +38,8 @@ func (r *Updates) stagePreview(ctx context.Context, h *host, in poolContext) err
 	case isTransient(err):
 		return err
 	case err != nil:
-		return nil //nolint:nilerr // The pool has nothing to preview.
+		h.notPreviewed = err.Error()
+		return nil //nolint:nilerr // The condition has it.
 	}
 	if err := r.storeUnlessStored(ctx, h, t); err != nil {
 		return err

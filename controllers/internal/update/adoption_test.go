@@ -2,6 +2,7 @@ package update
 
 import (
 	"context"
+	"errors"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -117,6 +118,15 @@ var _ = Describe("An adopted host", func() {
 		w.settle(ctx)
 		Expect(w.slots(ctx)).NotTo(ContainElement(hostName(0)))
 		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.AdoptionPreviewReason))
+	})
+
+	It("is told why it can't be compared with its pool", func(ctx SpecContext) {
+		w := begin(ctx)
+		w.reconciler.document = func(context.Context, *host, poolContext) ([]byte, error) {
+			return nil, errors.New("its extraConfig is wrong")
+		}
+		starts(ctx, w)
+		Expect(w.updated(ctx, 0).Message).To(HaveSuffix("It can't be compared with its pool: its extraConfig is wrong"))
 	})
 
 	It("is not told what was only previewed if its record and its reports are lost", func(ctx SpecContext) {

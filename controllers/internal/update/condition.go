@@ -147,6 +147,8 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 func (h *host) preview() string {
 	agree := fmt.Sprintf("set spec.host.adoption of PoolbootConfig %s to %s", h.Config.Name, bootstrapv1.AdoptionFollow)
 	switch next := h.Node.Annotations[agentv1.NextAnnotation]; {
+	case h.notPreviewed != "":
+		return "It can't be compared with its pool: " + h.notPreviewed
 	case next == "" || h.Report.Previewed != next && h.WhyNotStaged(next) == "":
 		return "Its agent compares it with its pool"
 	case h.Report.Previewed != next:

@@ -27,6 +27,8 @@ type host struct {
 	silentFor time.Duration
 	// origins says which MachineConfigs brought the entries that a text of the agent names, or "". It can be nil.
 	origins func(text string) string
+	// notPreviewed is why the pool of a host that is as it was found has nothing to compare it with, or "".
+	notPreviewed string
 	// givenUp describes a drain that was given up in this reconcile, or "".
 	givenUp string
 	// lateDrain describes what remains of a drain that takes longer than the pool allows, or "".

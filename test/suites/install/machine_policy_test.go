@@ -32,10 +32,14 @@ var _ = Describe("The manager's right to patch Machines", func() {
 		refused := MatchError(ContainSubstring("Poolboot's manager can"))
 		Eventually(func() error { return dryRun(asManager, set("")) }).Should(refused)
 		Expect(dryRun(asManager, set("poolboot"))).To(Succeed())
-		Expect(dryRun(asManager, func(m *clusterv1.Machine) { m.Annotations[clusterv1.PreDrainDeleteHookAnnotationPrefix+"/poolboot"] = "poolboot" })).To(Succeed())
+		Expect(dryRun(asManager, func(m *clusterv1.Machine) {
+			m.Annotations[clusterv1.PreDrainDeleteHookAnnotationPrefix+"/poolboot"] = "poolboot"
+		})).To(Succeed())
 		for what, change := range map[string]func(*clusterv1.Machine){
-			"another annotation":   func(m *clusterv1.Machine) { m.Annotations["example.com/a"] = "c" },
-			"another hook":         func(m *clusterv1.Machine) { m.Annotations[clusterv1.PreDrainDeleteHookAnnotationPrefix+"/other"] = "poolboot" },
+			"another annotation": func(m *clusterv1.Machine) { m.Annotations["example.com/a"] = "c" },
+			"another hook": func(m *clusterv1.Machine) {
+				m.Annotations[clusterv1.PreDrainDeleteHookAnnotationPrefix+"/other"] = "poolboot"
+			},
 			"a new annotation":     func(m *clusterv1.Machine) { m.Annotations["example.com/c"] = "" },
 			"a removed annotation": func(m *clusterv1.Machine) { delete(m.Annotations, "example.com/a") },
 			"a label":              func(m *clusterv1.Machine) { m.Labels = map[string]string{"node-role.kubernetes.io/infra": ""} },
