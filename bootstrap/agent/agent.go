@@ -187,8 +187,8 @@ func (a *Agent) Look(ctx context.Context) (changed bool) {
 // Step does what is possible now, and reports it. It returns after which time to call it again at the latest. Call it
 // earlier when the Node changes, or Look says that something happened.
 //
-// After an error, call it again after some time, or earlier if it returned a time that is not 0: nothing is lost. If the
-// program was replaced, the error is ErrReplaced.
+// After an error, call it again after some time, or after the time that it returned if that is earlier and not 0:
+// nothing is lost. If the program was replaced, the error is ErrReplaced.
 func (a *Agent) Step(ctx context.Context, node Node) (time.Duration, error) {
 	for {
 		node = a.carrying.newest(node)
