@@ -108,7 +108,7 @@ var _ = Describe("The pool of a control plane on hosts", Ordered, func() {
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
 		before := boots()
 		w, etcd, began := startWriter(ctx), watchEtcd(ctx), time.Now()
-		t.Create(ctx, t.MachineConfig("50-motd", poolv1.RoleControlPlane, "/etc/motd", "control plane"))
+		t.Create(ctx, t.MachineConfig("50-motd", poolv1.RoleControlPlane, "/etc/motd", "control-plane"))
 		Eventually(ctx, func() []string { return held(ctx) }).Should(HaveLen(planeHosts-1), "Cluster API drains no other Machine")
 		runs(ctx, p.Status.Configuration.Name)
 		took := time.Since(began)
@@ -117,7 +117,7 @@ var _ = Describe("The pool of a control plane on hosts", Ordered, func() {
 		Expect(etcd.Fewest()).To(Equal(planeHosts - 1))
 		for i, id := range boots() {
 			Expect(id).NotTo(Equal(before[i]))
-			Expect(hosts[i].ReadFile("/etc/motd")).To(BeEquivalentTo("control plane"))
+			Expect(hosts[i].ReadFile("/etc/motd")).To(BeEquivalentTo("control-plane"))
 		}
 		Eventually(ctx, func() []string { return held(ctx) }).Should(BeEmpty())
 	}, SpecTimeout(12*time.Minute))
