@@ -109,7 +109,7 @@ SEQUENTIAL := bootstrap/agent bootstrap/agent/accounts bootstrap/agent/hostfiles
 RACE := go list ./bootstrap/... ./controllers/... | grep -v $(SEQUENTIAL:%=-e '/%$$')
 
 # LONGEST are the suites that take longest.
-LONGEST := test/suites/integration test/suites/e2e test/suites/clusterctl test/suites/hosts test/suites/operator test/suites/updates test/suites/controlplane test/suites/soak test/suites/move test/suites/install
+LONGEST := test/suites/integration test/suites/e2e test/suites/controlplane test/suites/clusterctl test/suites/hosts test/suites/operator test/suites/updates test/suites/soak test/suites/move test/suites/install
 
 # Lint runs the analyzers of go vet. Here, go vet would analyze all dependencies once more for each kind of build.
 .PHONY: test

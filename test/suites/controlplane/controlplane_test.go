@@ -7,14 +7,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 var _ = Describe("A control plane on hosts", Ordered, func() {
@@ -73,23 +70,4 @@ var _ = Describe("A control plane on hosts", Ordered, func() {
 		repair(ctx)
 		expectComplete(ctx)
 	}, SpecTimeout(6*time.Minute))
-
-	It("has Nodes that are in no pool, so an installed agent waits", func(ctx SpecContext) {
-		host := controlPlaneHosts(ctx)[0]
-		config := t.Adopt(ctx, host.Name(), "infra", bootstrapv1.AdoptionPreview)
-		Eventually(ctx, func() (string, error) {
-			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
-			return config.Status.ConfigServer.URL, err
-		}).ShouldNot(BeEmpty())
-		t.RunInstaller(ctx, config)
-		Eventually(ctx, host.Journal).WithArguments("--unit=" + ignition.InstallAgentUnit).Should(ContainSubstring("no PoolbootConfig adopts Node " + host.Name()))
-		Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False " + bootstrapv1.ControlPlaneNodeReason))
-		t.RunInstaller(ctx, config, "remove")
-		Expect(lab.ManagementClient.Delete(ctx, config)).To(Succeed())
-		Eventually(ctx, func() (map[string]string, error) {
-			node := &corev1.Node{}
-			err := lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: host.Name()}, node)
-			return node.Annotations, err
-		}).ShouldNot(HaveKey(HavePrefix("poolboot.io/")))
-	}, SpecTimeout(3*time.Minute))
 })

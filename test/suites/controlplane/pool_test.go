@@ -16,6 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 )
@@ -70,11 +71,30 @@ var _ = Describe("The pool of a control plane on hosts", Ordered, func() {
 		return names
 	}
 
+	It("is the only one that their Nodes can be in, so an agent that is installed for another one waits", func(ctx SpecContext) {
+		host := controlPlaneHosts(ctx)[0]
+		config := t.Adopt(ctx, host.Name(), "infra", bootstrapv1.AdoptionPreview)
+		Eventually(ctx, func() (string, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
+			return config.Status.ConfigServer.URL, err
+		}).ShouldNot(BeEmpty())
+		t.RunInstaller(ctx, config)
+		Eventually(ctx, host.Journal).WithArguments("--unit=" + ignition.InstallAgentUnit).Should(ContainSubstring("no PoolbootConfig adopts Node " + host.Name()))
+		Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False " + bootstrapv1.ControlPlaneNodeReason))
+		t.RunInstaller(ctx, config, "remove")
+		Expect(lab.ManagementClient.Delete(ctx, config)).To(Succeed())
+		Eventually(ctx, func() (map[string]string, error) {
+			node := &corev1.Node{}
+			err := lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: host.Name()}, node)
+			return node.Annotations, err
+		}).ShouldNot(HaveKey(HavePrefix("poolboot.io/")))
+	}, SpecTimeout(3*time.Minute))
+
 	It("adopts them without a change where nothing differs", func(ctx SpecContext) {
 		hosts = controlPlaneHosts(ctx)
 		before := boots()
 		p := t.Pool(poolv1.RoleControlPlane)
-		p.Spec.Updates.MinReadySeconds, p.Spec.Updates.ReadyDeadlineSeconds = ptr.To[int32](2), 150
+		p.Spec.Updates.MinReadySeconds, p.Spec.Updates.ReadyDeadlineSeconds = ptr.To[int32](2), 90
 		p.Spec.Node.Labels = map[string]string{"example.com/etcd": "stacked"}
 		t.Create(ctx, p)
 		began := time.Now()
