@@ -100,7 +100,36 @@ func (r *Phases) findTrouble(ctx context.Context, s *state) (string, ctrl.Result
 	if needsSome {
 		result.RequeueAfter = secretsInterval
 	}
-	return strings.Join(append(found, missing...), "; "), result, err
+	found = append(found, missing...)
+	if err != nil || len(missing) > 0 {
+		return strings.Join(found, "; "), result, err
+	}
+	invalid, err := r.checkNetworkData(ctx, s)
+	if invalid != nil {
+		found, result.RequeueAfter = append(found, invalid.Why), secretsInterval
+	}
+	return strings.Join(found, "; "), result, err
+}
+
+// checkNetworkData returns why the network data of the host can't be used, or nil. An image that reads it in the
+// initramfs can have no network because of that, and then the host never sends a request.
+func (r *Phases) checkNetworkData(ctx context.Context, s *state) (*host.NetworkDataError, error) {
+	if name, _ := host.NetworkDataSecret(s.host.Object); name == "" {
+		return nil, nil
+	}
+	pools, err := s.Pools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := pool.OfRole(pools, s.Config.Status.PoolRole)
+	if err != nil {
+		return nil, nil // the data Secret, or the request, reports it
+	}
+	_, err = r.NetworkData.Files(ctx, r.Client, s.host.Object, p.Name, pool.NetworkRendererOf(p, pools))
+	if invalid, ok := errors.AsType[*host.NetworkDataError](err); ok {
+		return invalid, nil
+	}
+	return nil, err
 }
 
 // checkUserData returns an error if the host will never send a request: baremetal-operator gives no user data to a host

@@ -71,6 +71,21 @@ var _ = Describe("A host with network data", func() {
 		expectPrepared(ctx, w, machineName)
 	})
 
+	It("is announced with what is wrong with it, because its image can have no network with it, and then it never sends a request", func(ctx SpecContext) {
+		s.infra.Spec.Hosts.NetworkRenderer = poolv1.NetworkRendererSystemdNetworkd
+		s.config.Status.PoolRole = "infra"
+		s.host.Status.Provisioning.State = bmov1alpha1.StateProvisioned
+		secret := newSecret("02:00:00:00:00:02")
+		w := s.world(secret)
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically(">", 0)), "not every Secret is watched")
+		Expect(conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(And(HaveField("Reason", bootstrapv1.WaitingForRequestReason),
+			HaveField("Message", HaveSuffix("yet: spec.networkData of BareMetalHost "+namespace+"/"+hostName+" is Secret network: links[0].ethernet_mac_address: "+
+				"the host has no interface with the MAC address 02:00:00:00:00:02: correct it, or inspect the host again"))))
+		change(ctx, w.management, secret, func(of *corev1.Secret) { of.Data = newSecret("02:00:00:00:00:01").Data })
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(conditions.GetMessage(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(ContainSubstring("check on its console"))
+	})
+
 	It("waits if the pool does not say which program applies it, and boots by DHCP with None", func(ctx SpecContext) {
 		w := s.world(newSecret("02:00:00:00:00:01"))
 		expectWaiting(ctx, w, bootstrapv1.NetworkRendererNotSetReason, "set its spec.hosts.networkRenderer to SystemdNetworkd, NetworkManager or, for a host that uses DHCP, None")
