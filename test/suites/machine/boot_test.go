@@ -114,8 +114,11 @@ var _ = Describe("A machine", func() {
 		options.Network, options.NetworkData = network, networkData
 		_, err := rack.Add(t.HostName(0), options)
 		Expect(err).NotTo(HaveOccurred())
-		node := startBoot(ctx, t, func(spec *bootstrapv1.BootSpec) { spec.ConfigSource.Type = source }).waitForMember(ctx)
+		b := startBoot(ctx, t, func(spec *bootstrapv1.BootSpec) { spec.ConfigSource.Type = source })
+		node := b.waitForMember(ctx)
 		Expect(node.Status.Addresses).To(ContainElement(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "198.19.254.10"}))
+		Expect(network.MetadataFrames()).To(BeZero(), "only the config drive counts")
+		Eventually(ctx, t.Condition(b.config, bootstrapv1.UpdatedCondition)).Should(HavePrefix("True"), "it has an agent")
 	},
 		Entry("with a static address, and the configuration on it too", bootstrapv1.ConfigSourceTypeInline, &machine.Network{MACs: []string{"52:54:00:00:00:01"}}, `{
 			"links": [{"id": "nic1", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}],

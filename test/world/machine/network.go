@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,11 +24,16 @@ type Network struct {
 	MACs []string
 	// VLAN is the tag of all packets. 0: none.
 	VLAN uint16
+
+	metadataFrames atomic.Int64
 }
+
+// MetadataFrames returns how many frames the machine has sent to OpenStack's metadata service.
+func (n *Network) MetadataFrames() int64 { return n.metadataFrames.Load() }
 
 // link is a Network of a machine that is on.
 type link struct {
-	vlan       uint16
+	network    *Network
 	tap        *os.File // this machine's interface
 	interfaces []*net.UnixConn
 	machines   []*net.UnixAddr // the other end of the interfaces
@@ -36,7 +42,7 @@ type link struct {
 // connect connects this machine with a network, and returns the options of QEMU that connect the machine. The link
 // ends with close.
 func (n *Network) connect(ctx context.Context, name string) (_ *link, options []string, err error) {
-	l := &link{vlan: n.VLAN}
+	l := &link{network: n}
 	defer func() {
 		if err != nil {
 			l.close()
@@ -115,7 +121,7 @@ func (l *link) toMachine() {
 			return
 		}
 		frame := buffer[:n]
-		if l.vlan != 0 && n > ethernetAddresses {
+		if l.network.VLAN != 0 && n > ethernetAddresses {
 			frame = slices.Insert(bytes.Clone(frame), ethernetAddresses, l.tag()...)
 		}
 		for i, connection := range l.interfaces {
@@ -133,18 +139,37 @@ func (l *link) fromMachine(connection *net.UnixConn) {
 			return
 		}
 		frame := buffer[:n]
-		if l.vlan != 0 {
+		if l.network.VLAN != 0 {
 			addresses, rest, found := bytes.Cut(frame, l.tag())
 			if !found || len(addresses) != ethernetAddresses {
 				continue
 			}
 			frame = slices.Concat(addresses, rest)
 		}
+		if isForMetadata(frame) {
+			l.network.metadataFrames.Add(1)
+		}
 		_, _ = l.tap.Write(frame)
 	}
 }
 
+// isForMetadata reports whether an untagged frame is for the metadata service, or for its neighbor discovery.
+func isForMetadata(frame []byte) bool {
+	const header, destination = ethernetAddresses + 2, 16 // the second is that of IPv4, in its header
+	if len(frame) < header+destination+net.IPv4len {
+		return false
+	}
+	packet := frame[header:]
+	switch binary.BigEndian.Uint16(frame[ethernetAddresses:]) {
+	case unix.ETH_P_IP:
+		return net.IP(packet[destination : destination+net.IPv4len]).Equal(net.IPv4(169, 254, 169, 254))
+	case unix.ETH_P_IPV6:
+		return bytes.Contains(packet, net.ParseIP("fe80::a9fe:a9fe"))
+	}
+	return false
+}
+
 // tag returns the tag of IEEE 802.1Q.
 func (l *link) tag() []byte {
-	return binary.BigEndian.AppendUint16([]byte{0x81, 0x00}, l.vlan)
+	return binary.BigEndian.AppendUint16([]byte{0x81, 0x00}, l.network.VLAN)
 }
