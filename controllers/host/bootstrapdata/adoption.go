@@ -47,7 +47,7 @@ func (r *Phases) ownerOfAdopted(ctx context.Context, s *state) (metav1.OwnerRefe
 	}
 	for i := range machines.Items {
 		if m := &machines.Items[i]; m.Status.NodeRef.Name == s.Config.Spec.Host.NodeName {
-			return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID}, nil
+			return record.AdoptionOwner(m), nil
 		}
 	}
 	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.Cluster.Name, UID: s.Cluster.UID}, nil

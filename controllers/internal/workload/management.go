@@ -150,14 +150,10 @@ func MapToConfigs(configs client.Reader, matches func(*bootstrapv1.PoolbootConfi
 // bootstrap provider.
 func ConfigOfMachine(_ context.Context, object client.Object) []ctrl.Request {
 	machine, ok := object.(*clusterv1.Machine)
-	if !ok {
+	if !ok || record.IsBootedByOther(machine) {
 		return nil
 	}
-	ref := machine.Spec.Bootstrap.ConfigRef
-	if ref.APIGroup != bootstrapv1.GroupVersion.Group || ref.Kind != "PoolbootConfig" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name}}}
 }
 
 // ConfigOfHost returns a request for the PoolbootConfig of a BareMetalHost. It returns none if Poolboot does not boot

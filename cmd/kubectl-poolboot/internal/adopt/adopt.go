@@ -11,11 +11,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -87,13 +85,12 @@ The command creates no object: apply what it prints. Then, install-agent prints 
 
 // adopt returns the PoolbootConfig that adopts a Node, or what the API server would refuse in it.
 func (o *options) adopt(node string) (*bootstrapv1.PoolbootConfig, error) {
-	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: o.namespace, Labels: map[string]string{clusterv1.ClusterNameLabel: o.cluster}}}
-	config.SetGroupVersionKind(configKind)
-	config.Spec.PoolRole = o.role
-	config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeNode, NodeName: node, Adoption: bootstrapv1.AdoptionPreview}
+	policy := bootstrapv1.AdoptionPreview
 	if o.follow {
-		config.Spec.Host.Adoption = bootstrapv1.AdoptionFollow
+		policy = bootstrapv1.AdoptionFollow
 	}
+	config := record.NewAdoption(client.ObjectKey{Namespace: o.namespace, Name: node}, o.cluster, node, o.role, policy)
+	config.SetGroupVersionKind(configKind)
 	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(config)
 	utilruntime.Must(err)
 	errs := schema.Validate(configKind, written)
