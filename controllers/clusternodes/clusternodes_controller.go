@@ -3,7 +3,8 @@
 // there, the RBAC objects for join credentials and for Nodes that renew their certificates. It restores these objects
 // if they are changed or deleted, for example by GitOps or by a restore of etcd. Their content is in
 // bootstrap/registration and bootstrap/join. It creates an event about a Node that Poolboot did not boot and whose
-// labels no pool can satisfy, and does not change it.
+// labels no pool can satisfy, and the PoolbootConfig that adopts such a Node if its pool says so. It does not change
+// these Nodes.
 package clusternodes
 
 import (
@@ -21,22 +22,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=list;watch
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigpools,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconciler reconciles Clusters that have pools: when the connection is established, when the spec of a pool changes,
-// when one of the objects in the workload cluster is changed or deleted, and when the labels of a Node change that
-// Poolboot did not boot. In the workload cluster it needs the right to read and write ValidatingAdmissionPolicies,
-// roles and their bindings. Cluster API's kubeconfig has it.
+// when one of the objects in the workload cluster is changed or deleted, when the labels of a Node change that Poolboot
+// did not boot, when a Machine has joined or is deleted, and when a PoolbootConfig is deleted. In the workload cluster
+// it needs the right to read and write ValidatingAdmissionPolicies, roles and their bindings. Cluster API's kubeconfig
+// has it.
 type Reconciler struct {
-	// Client reads from the manager's cache.
+	// Client reads from the manager's cache, and creates PoolbootConfigs.
 	Client client.Client
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
@@ -65,21 +69,27 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			builder.WithPredicates(predicate.Or(predicates.ClusterUnpaused(mgr.GetScheme(), log), predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))).
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(workload.RequestClusterOfPool),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(clusterOfMachine), builder.WithPredicates(hasJoined())).
+		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(clusterOfConfig), builder.WithPredicates(isDeleted())).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("clusternodes", workload.RequestItself)).
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfCluster)).
 		Build(r)
 	return err
 }
 
-// Reconcile guards the Nodes of a Cluster, and checks those that Poolboot did not boot. It does nothing for a Cluster
-// without pools: an existing policy stays.
+// Reconcile guards the Nodes of a Cluster, and checks and adopts those that Poolboot did not boot. It does nothing for a
+// Cluster without pools: an existing policy stays.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster, pools, err := workload.ClusterWithPools(ctx, r.Client, req.NamespacedName, r.WatchFilterValue)
 	if err != nil || len(pools) == 0 {
 		return ctrl.Result{}, err
 	}
 	again, err := r.guard(ctx, cluster, pools)
-	if failed := r.checkForeignNodes(ctx, req.NamespacedName, pools); !errors.Is(failed, clustercache.ErrClusterNotConnected) {
+	w, nodes, failed := r.watchNodes(ctx, req.NamespacedName)
+	switch {
+	case failed == nil:
+		err = errors.Join(err, checkForeignNodes(ctx, w, req.NamespacedName, nodes, pools), r.adoptNodes(ctx, cluster, nodes, pools))
+	case !errors.Is(failed, clustercache.ErrClusterNotConnected):
 		err = errors.Join(err, failed)
 	}
 	return ctrl.Result{RequeueAfter: again}, err

@@ -34,24 +34,28 @@ const (
 	watchName = "clusternodes-nodes"
 )
 
-// checkForeignNodes creates an event about each Node with a problem: a control plane Node in a custom pool, or a Node
-// in several custom pools.
-func (r *Reconciler) checkForeignNodes(ctx context.Context, cluster client.ObjectKey, pools []poolv1.MachineConfigPool) error {
+// watchNodes watches the Nodes of a Cluster, and returns a client for the workload cluster and the Nodes in its cache,
+// which must not be changed.
+func (r *Reconciler) watchNodes(ctx context.Context, cluster client.ObjectKey) (client.Client, []corev1.Node, error) {
 	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.controller, Name: watchName}
 	if err := watch.NodesOfCluster(ctx, cluster, labelsChanged()); err != nil {
-		return err
+		return nil, nil, err
 	}
 	w, err := workload.Client(ctx, r.ClusterCache, cluster)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	nodes := &corev1.NodeList{}
-	if err := w.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return err
-	}
+	err = w.List(ctx, nodes, client.UnsafeDisableDeepCopy)
+	return w, nodes.Items, err
+}
+
+// checkForeignNodes creates an event about each Node with a problem: a control plane Node in a custom pool, or a Node
+// in several custom pools.
+func checkForeignNodes(ctx context.Context, w client.Client, cluster client.ObjectKey, nodes []corev1.Node, pools []poolv1.MachineConfigPool) error {
 	var errs []error
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
+	for i := range nodes {
+		node := &nodes[i]
 		if !isForeign(node) {
 			continue
 		}

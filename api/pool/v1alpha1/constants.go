@@ -48,6 +48,13 @@ const (
 	EventCustomPoolUnsupported = "CustomPoolUnsupported"
 )
 
+// Reasons of events about a Machine of another bootstrap provider whose Node a pool adopts (spec.adoption). That its
+// PoolbootConfig was created is EventPoolbootConfigCreated.
+const (
+	// Warning: The Node is not adopted. The message says why, and what to do.
+	EventNodeNotAdopted = "NodeNotAdopted"
+)
+
 // Reasons of events about a pool whose running hosts change to another configuration. RolloutStoppedReason is also the
 // reason of an event.
 const (

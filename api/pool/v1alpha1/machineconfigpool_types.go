@@ -66,6 +66,14 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9]?[0-9])%$')",message="it must be a number of at least 1, or a percentage such as \"10%\""
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
+	// adoption is what Poolboot does when a Machine of another bootstrap provider has joined, and the labels of its Node
+	// put it in this pool: nothing (Ask), or create the PoolbootConfig that adopts the Node, with Preview or Follow as its
+	// spec.host.adoption. Labels that a kubelet can set do not count. With Follow, you agree in advance to all that the
+	// pool changes on such hosts. PoolbootConfigs that exist keep their value. Other pools do not inherit it. Defaults to
+	// Ask.
+	// +optional
+	Adoption PoolAdoption `json:"adoption,omitempty"`
+
 	// node is what the pool's Nodes are registered with. Its labels, and once its taints, are also added to existing
 	// Nodes that lack them; what a user set on a Node is never overwritten. Its label rules apply to the hosts of this
 	// pool only: other pools do not inherit those of the worker pool.
@@ -84,6 +92,21 @@ type MachineConfigPoolSpec struct {
 	// +optional
 	Hosts HostSettings `json:"hosts,omitempty,omitzero"`
 }
+
+// PoolAdoption is how Nodes of Machines that Poolboot did not boot come into their pool.
+//
+// +kubebuilder:validation:Enum=Ask;Preview;Follow
+type PoolAdoption string
+
+const (
+	// PoolAdoptionAsk means that somebody creates a PoolbootConfig for each Node.
+	PoolAdoptionAsk PoolAdoption = "Ask"
+	// PoolAdoptionPreview means that Poolboot creates it. The host stays as it was found, and the PoolbootConfig reports
+	// what the pool would change.
+	PoolAdoptionPreview PoolAdoption = "Preview"
+	// PoolAdoptionFollow means that Poolboot creates it, and that the host follows the pool.
+	PoolAdoptionFollow PoolAdoption = "Follow"
+)
 
 // KubeletSettings is how the kubelets of a pool's machines run.
 //
@@ -183,6 +206,11 @@ type HostTemplateReference struct {
 // DefaultArchitecture returns the architecture of hosts for which neither HardwareData nor the BareMetalHost has one.
 func (s *HostSettings) DefaultArchitecture() Architecture {
 	return cmp.Or(s.Architecture, ArchitectureAMD64)
+}
+
+// AdoptsNodes reports whether Poolboot adopts the Nodes of Machines for the pool without being asked for each.
+func (s *MachineConfigPoolSpec) AdoptsNodes() bool {
+	return s.Adoption == PoolAdoptionPreview || s.Adoption == PoolAdoptionFollow
 }
 
 // IsPaused reports whether the pool holds back new rendered configs.

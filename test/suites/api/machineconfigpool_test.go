@@ -50,6 +50,7 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry(nil, `updates: {gates: [{name: storage, objectRef: {apiVersion: ceph.rook.io/v1, kind: CephCluster, namespace: rook-ceph, name: main}, expression: "object.status.ceph.health == 'HEALTH_OK'"},
 			{name: node, objectRef: {apiVersion: v1, kind: Node, name: a.example.com}, expression: "true"}]}`),
 		Entry("none, as after kubectl patch that removes the last one", `updates: {}`),
+		Entry(nil, `adoption: Follow`),
 		Entry(nil, `maxUnavailable: "10%"`),
 		Entry("no host, which is one", `maxUnavailable: "0%"`),
 		Entry(nil, `maxUnavailable: "100%"`),
@@ -89,6 +90,7 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry(nil, `updates: {diskPolicy: NewHosts}`, "updates.diskPolicy", `"Refuse", "NewHostsOnly"`),
 		Entry(nil, `updates: {rebootMethod: Warm}`, "updates.rebootMethod", `"Full", "Kexec", "SoftReboot"`),
 		Entry(nil, `updates: {driftPolicy: Undo}`, "updates.driftPolicy", `"Report", "Repair"`),
+		Entry(nil, `adoption: Always`, "adoption", `"Ask", "Preview", "Follow"`),
 		Entry(nil, `hosts: {architecture: s390x}`, "hosts.architecture", `"amd64", "arm64"`),
 		Entry(nil, `hosts: {networkRenderer: Netplan}`, "hosts.networkRenderer", `"SystemdNetworkd", "NetworkManager", "None"`),
 	)

@@ -2,6 +2,7 @@ package install_test
 
 import (
 	"context"
+	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -150,6 +152,36 @@ var _ = Describe("The manager's right to patch hosts", func() {
 		Eventually(func() error { return asManager.Delete(ctx, machineConfig, client.DryRunAll) }).Should(refused)
 		Expect(asManager.Delete(ctx, config("enrolled", setHost("")))).To(refused)
 		Expect(asManager.Delete(ctx, config("host-1", setHost("host-1")))).To(Succeed())
+	})
+
+	It("includes creating PoolbootConfigs of hosts without a Machine, and those that adopt the Node of the Machine that owns them, only", func(ctx SpecContext) {
+		namespace := newHost(ctx, nil).Namespace
+		create := func(by client.Client, owner string, change func(*bootstrapv1.PoolbootConfigSpec)) error {
+			created := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "edge-7", Labels: map[string]string{clusterv1.ClusterNameLabel: "edge"}}}
+			created.Spec.PoolRole = "infra"
+			if kind, group, found := strings.Cut(owner, "."); found {
+				created.OwnerReferences = []metav1.OwnerReference{{APIVersion: group + "/v1beta2", Kind: kind, Name: "md-1", UID: "1"}}
+			}
+			change(&created.Spec)
+			return by.Create(ctx, created, client.DryRunAll)
+		}
+		setJoin := func(spec *bootstrapv1.PoolbootConfigSpec) { spec.Join.Type = bootstrapv1.JoinTypeKubelet }
+		setNode := func(spec *bootstrapv1.PoolbootConfigSpec) {
+			spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeNode, NodeName: "edge-7", Adoption: bootstrapv1.AdoptionFollow}
+		}
+		setHost := func(spec *bootstrapv1.PoolbootConfigSpec) {
+			setJoin(spec)
+			spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
+		}
+		const ofMachine = "Machine.cluster.x-k8s.io"
+		refused := MatchError(ContainSubstring("can only create PoolbootConfigs of hosts without a Machine"))
+		Eventually(func() error { return create(asManager, ofMachine, setJoin) }).Should(refused, "the boot of a Machine")
+		for _, owner := range []string{"", "Cluster.cluster.x-k8s.io", "Machine.example.com"} {
+			Expect(create(asManager, owner, setNode)).To(refused, "the adoption of a Node with the owner %q", owner)
+			Expect(create(k8sClient, owner, setNode)).To(Succeed(), "other clients")
+		}
+		Expect(create(asManager, ofMachine, setNode)).To(Succeed())
+		Expect(create(asManager, "", setHost)).To(Succeed())
 	})
 })
 
