@@ -66,11 +66,11 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9]?[0-9])%$')",message="it must be a number of at least 1, or a percentage such as \"10%\""
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// adoption is what Poolboot does when a Machine of another bootstrap provider has joined, and the labels of its Node
-	// put it in this pool: nothing (Ask), or create the PoolbootConfig that adopts the Node, with Preview or Follow as its
-	// spec.host.adoption. Labels that a kubelet can set do not count. With Follow, you agree in advance to all that the
-	// pool changes on such hosts. PoolbootConfigs that exist keep their value. Other pools do not inherit it. Defaults to
-	// Ask.
+	// adoption is what Poolboot does when a Machine of another bootstrap provider has joined, and the labels of its
+	// Node put it in this pool: nothing (Ask), or create the PoolbootConfig that adopts the Node, with Preview or
+	// Follow as its spec.host.adoption. Labels that a kubelet can set do not count. With Follow, you agree in advance
+	// to all that the pool changes on such hosts. PoolbootConfigs that exist keep their value. Other pools do not
+	// inherit it. Defaults to Ask.
 	// +optional
 	Adoption PoolAdoption `json:"adoption,omitempty"`
 
@@ -101,8 +101,8 @@ type PoolAdoption string
 const (
 	// PoolAdoptionAsk means that somebody creates a PoolbootConfig for each Node.
 	PoolAdoptionAsk PoolAdoption = "Ask"
-	// PoolAdoptionPreview means that Poolboot creates it. The host stays as it was found, and the PoolbootConfig reports
-	// what the pool would change.
+	// PoolAdoptionPreview means that Poolboot creates it. The host stays as it was found, and the PoolbootConfig
+	// reports what the pool would change.
 	PoolAdoptionPreview PoolAdoption = "Preview"
 	// PoolAdoptionFollow means that Poolboot creates it, and that the host follows the pool.
 	PoolAdoptionFollow PoolAdoption = "Follow"

@@ -74,7 +74,8 @@ var _ = Describe("An adopted host", func() {
 		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DesiredAnnotation))
 		updated := w.updated(ctx, 0)
 		Expect(updated.Reason).To(Equal(bootstrapv1.NoAgentReason))
-		Expect(updated.Message).To(ContainSubstring("kubectl poolboot install-agent " + hostName(0)))
+		Expect(updated.Message).To(Equal("the host of Node " + hostName(0) + " runs no agent yet: kubectl poolboot install-agent " + hostName(0) + " -n " + clusterKey.Namespace +
+			" prints the script that installs it on the host, and with --format kubeadm what brings it to new Machines"))
 	})
 
 	It("is told to be as it was found, previews what its pool would change, and takes no part in rollouts until somebody agrees", func(ctx SpecContext) {

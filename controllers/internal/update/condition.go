@@ -81,7 +81,8 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	case !h.HasAgent() && o.bootedWithAgent:
 		return h.notStarted(o)
 	case !h.HasAgent() && record.IsAdopted(h.Config):
-		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s runs no agent yet: kubectl poolboot install-agent %s -n %s prints the script that installs it on the host", h.Node.Name, h.Config.Name, h.Config.Namespace)
+		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s runs no agent yet: kubectl poolboot install-agent %s -n %s prints the script that installs it on the host%s",
+			h.Node.Name, h.Config.Name, h.Config.Namespace, h.newMachinesHint())
 	case !h.HasAgent() && h.awaitsAgent():
 		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s has not downloaded its agent from the config server yet, and keeps the configuration with which it booted. "+
 			"If it can't connect to the config server, whose URL or CA can have changed since, %s to update it; otherwise, check %s on the host", h.Node.Name, h.renew(o), ignition.InstallAgentUnit)
@@ -330,6 +331,14 @@ func (h *host) notStarted(o outcome) *metav1.Condition {
 	}
 	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s is Ready, and its agent has not reported yet: if it does not, "+
 		"check poolboot-agent.service on the host", h.Node.Name)
+}
+
+// newMachinesHint returns how the Machines that follow bring their agent, if an adopted host has a Machine.
+func (h *host) newMachinesHint() string {
+	if record.MachineName(h.Config) == "" {
+		return ""
+	}
+	return ", and with --format kubeadm what brings it to new Machines"
 }
 
 // notAccepted returns the condition of a host whose certificate the config server does not accept.

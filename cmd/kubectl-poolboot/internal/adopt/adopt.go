@@ -129,21 +129,33 @@ func (o *options) warn(ctx context.Context, to input.Connection, configs []runti
 	if _, err := pool.OfRole(ofCluster, o.role); err != nil {
 		say("no Node is adopted yet: --cluster %s: %s", cli.Printable(o.cluster), cli.Printable(err.Error()))
 	}
+	var existing bootstrapv1.PoolbootConfigList
+	if err := cluster.List(ctx, &existing, client.InNamespace(namespace)); err != nil {
+		return
+	}
 	for _, object := range configs {
-		config, existing := object.(*bootstrapv1.PoolbootConfig), &bootstrapv1.PoolbootConfig{}
-		if cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: config.Name}, existing) != nil {
-			continue
+		config := object.(*bootstrapv1.PoolbootConfig)
+		for i := range existing.Items {
+			o.warnOfExisting(config, &existing.Items[i], say)
 		}
-		const remedy = "it can't adopt the Node too: delete it first if nothing needs it"
-		switch host := existing.Spec.Host; {
-		case !record.IsAdopted(existing):
-			say("PoolbootConfig %s exists and is that of a host that Poolboot boots, so %s", config.Name, remedy)
-		case host.NodeName != config.Spec.Host.NodeName:
-			say("PoolbootConfig %s exists and adopts the Node %s, so %s", config.Name, cli.Printable(host.NodeName), remedy)
-		case record.ClusterName(existing) != o.cluster:
-			say("PoolbootConfig %s exists and belongs to the Cluster %s, so %s", config.Name, cli.Printable(record.ClusterName(existing)), remedy)
-		case host.Adoption == bootstrapv1.AdoptionFollow && !o.follow:
-			say("the host of Node %s follows its pool, and returns to what it was: set --follow to keep it in the pool", config.Name)
-		}
+	}
+}
+
+// warnOfExisting warns of an existing PoolbootConfig with the name of a new one, or for the same Node.
+func (o *options) warnOfExisting(config, existing *bootstrapv1.PoolbootConfig, say func(string, ...any)) {
+	host, node := existing.Spec.Host, config.Spec.Host.NodeName
+	const remedy = "it can't adopt the Node too: delete it first if nothing needs it"
+	switch {
+	case existing.Name != config.Name && record.IsAdopted(existing) && host.NodeName == node && record.ClusterName(existing) == o.cluster:
+		say("PoolbootConfig %s adopts the Node %s already: change that one", existing.Name, node)
+	case existing.Name != config.Name:
+	case !record.IsAdopted(existing):
+		say("PoolbootConfig %s exists and is that of a host that Poolboot boots, so %s", config.Name, remedy)
+	case host.NodeName != node:
+		say("PoolbootConfig %s exists and adopts the Node %s, so %s", config.Name, cli.Printable(host.NodeName), remedy)
+	case record.ClusterName(existing) != o.cluster:
+		say("PoolbootConfig %s exists and belongs to the Cluster %s, so %s", config.Name, cli.Printable(record.ClusterName(existing)), remedy)
+	case host.Adoption == bootstrapv1.AdoptionFollow && !o.follow:
+		say("the host of Node %s follows its pool, and returns to what it was: set --follow to keep it in the pool", config.Name)
 	}
 }

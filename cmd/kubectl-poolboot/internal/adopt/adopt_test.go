@@ -79,6 +79,8 @@ var _ = Describe("adopt", func() {
 		Entry("not when the Node is adopted already", "", unchanged),
 		Entry("no such pool", "no MachineConfigPool", unchanged),
 		Entry("the PoolbootConfig has another host", "PoolbootConfig edge-7 exists and adopts the Node edge-8", func(config *bootstrapv1.PoolbootConfig) { config.Spec.Host.NodeName = "edge-8" }),
+		Entry("the Node is adopted by another name", "PoolbootConfig md-1 adopts the Node edge-7 already: change that one", func(config *bootstrapv1.PoolbootConfig) { config.Name = "md-1" }),
+		Entry("not when another PoolbootConfig adopts another Node", "", func(config *bootstrapv1.PoolbootConfig) { config.Name, config.Spec.Host.NodeName = "md-1", "edge-8" }),
 		Entry("the PoolbootConfig is that of a Machine", "PoolbootConfig edge-7 exists and is that of a host that Poolboot boots", func(config *bootstrapv1.PoolbootConfig) {
 			config.Spec.Host = bootstrapv1.HostWithoutMachine{}
 		}),
