@@ -252,14 +252,14 @@ func (o *options) readPolicy(config string) (update.Policy, update.RebootMethod,
 	if err != nil {
 		return refuse("%w", err)
 	}
-	worker, err := findWorker(pools, p)
+	parent, err := findParent(pools, p)
 	switch {
 	case err != nil:
 		return refuse("%w", err)
-	case worker == nil:
+	case parent == nil && pool.IsCustom(p.Spec.PoolRole):
 		fmt.Fprintf(o.streams.ErrOut, "note: --policy %s: it does not contain the pool worker, from which the pool %s inherits policies\n", o.policy, p.Name)
 	}
-	return pool.UpdatePolicyOf(p, worker), pool.RebootMethodOf(p), nil
+	return pool.UpdatePolicyOf(p, parent), pool.RebootMethodOf(p), nil
 }
 
 // choosePool returns the pool that a config was rendered for, by the name of the config: it has the name of the pool
@@ -289,17 +289,17 @@ func isRenderedFor(config, name string) bool {
 	return ok && !strings.Contains(hash, "-")
 }
 
-// findWorker returns the pool from which a pool inherits, or nil if the file does not contain it.
-func findWorker(pools []*poolv1.MachineConfigPool, p *poolv1.MachineConfigPool) (*poolv1.MachineConfigPool, error) {
+// findParent returns the pool from which a pool inherits, or nil if there is none in the file.
+func findParent(pools []*poolv1.MachineConfigPool, p *poolv1.MachineConfigPool) (*poolv1.MachineConfigPool, error) {
 	var ofCluster []poolv1.MachineConfigPool
 	for _, other := range pools {
 		if other.Spec.ClusterName == p.Spec.ClusterName && other.Namespace == p.Namespace {
 			ofCluster = append(ofCluster, *other)
 		}
 	}
-	worker, err := pool.ParentOf(p, ofCluster)
+	parent, err := pool.ParentOf(p, ofCluster)
 	if errors.As(err, new(*pool.NotFoundError)) {
 		return nil, nil
 	}
-	return worker, err
+	return parent, err
 }

@@ -191,6 +191,12 @@ Disks:    the host keeps these as installed (spec.updates.diskPolicy is NewHosts
 		Expect(r.Out).To(ContainSubstring("no policy covers it"))
 	})
 
+	It("misses no pool worker for pools that inherit nothing", func() {
+		for _, role := range []string{"worker", "control-plane"} {
+			Expect(planning("{}", "{}", "--policy", clitest.WriteFile("policy.yaml", clitest.Pool("edge", role))).ErrOut).To(BeEmpty())
+		}
+	})
+
 	It("refuses what the host has no program for", func() {
 		Expect(clitest.ExpectSuccess(planning("{}", "{kernelArguments: [a]}", "--programs", "grubby"))).To(ContainSubstring("Possible: yes"))
 		Expect(clitest.ExpectSuccess(planning("{}", "{kernelArguments: [a]}", "--programs", "none"))).To(ContainSubstring("Possible: no\n  kernelArguments: the host has no program"))
