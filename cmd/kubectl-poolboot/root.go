@@ -38,8 +38,7 @@ installs their agents.
 
 Files hold MachineConfigPools and MachineConfigs of poolboot.io/v1alpha1, of
 machineconfiguration.openshift.io/v1, or of both, as YAML or JSON, with any number of documents and lists. Objects of
-other kinds are ignored with a note. OpenShift's pools "master" and "control-plane" are left out: control plane machines
-are in no pool of Poolboot.`
+other kinds are ignored with a note. OpenShift's pool "master" has the role control-plane here.`
 	cmd.Example = `  # What does the pool infra render?
   kubectl poolboot render -f pools.yaml -f machineconfigs --pool infra
 

@@ -79,13 +79,10 @@ func (o *options) convertMachineConfig(whole *input.Text, text string) error {
 		at, why := cutField(strings.TrimPrefix(about, fmt.Sprintf("MachineConfig %q: ", config.Name)))
 		fmt.Fprintf(o.streams.ErrOut, "%s: %s\n", severity, whole.Locate(ignition.Problem{Path: at, Message: why}))
 	}
-	if input.IsControlPlane(config.Labels[input.RoleLabel]) {
-		remark("warning: metadata.labels[%s]: no pool selects it: control plane machines are in no pool of Poolboot: set the role of another pool", input.RoleLabel)
-	}
 	configs := []poolv1.MachineConfig{config}
 	wrong := convertConfigs(configs, nil, o.namespace, runtimeCRIO, remark)
 	var refused []error
-	for _, err := range append(wrong[config.Name], checkConfig(&configs[0], remark)...) {
+	for _, err := range append(wrong[config.Name], checkConfig(&configs[0], []poolv1.MachineConfigPool{input.NewBuiltIn(input.Master)}, remark)...) {
 		refused = append(refused, whole.Locate(ignition.Problem{Path: fieldOfButane(err.Field), Message: input.DescribeField(err)}))
 	}
 	if len(refused) > 0 {

@@ -70,10 +70,11 @@ spec:
 		Entry("a version that Butane does not know", "4.20.0", "9.0.0", "line 2: version: openshift has no version 9.0.0: set 4.8.0 to 4."),
 	)
 
-	It("warns that no pool selects a MachineConfig of the control plane", func() {
-		r := convert(strings.Replace(whole, "role: worker", "role: master", 1))
-		Expect(r.Code).To(BeZero())
-		Expect(r.ErrOut).To(MatchRegexp(`^warning: \S*a.bu: line 5: metadata.labels\[machineconfiguration.openshift.io/role\]: no pool selects it`))
+	It("refuses in a MachineConfig for the control plane what its pool can't have", func() {
+		forMaster := strings.Replace(whole, "role: worker", "role: master", 1)
+		Expect(clitest.ExpectSuccess(convert(forMaster))).To(ContainSubstring("role: master"))
+		clitest.ExpectError(convert(strings.Replace(forMaster, "/etc/motd", "/var/lib/etcd/a", 1)), 1, "a.bu: line 13: storage.files[0].path: /var/lib/etcd/a is reserved for the control plane")
+		Expect(clitest.ExpectSuccess(convert(strings.Replace(whole, "/etc/motd", "/var/lib/etcd/a", 1)))).NotTo(BeEmpty())
 	})
 
 	It("warns of what Poolboot refuses in a MachineConfig, and of a mode that was meant otherwise", func() {

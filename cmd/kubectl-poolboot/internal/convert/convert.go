@@ -44,14 +44,14 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 
 Names, labels, annotations, selectors and the Ignition with its spec version are kept. A pool's role is its name. A
 warning on standard error names everything that is left out: fields that Poolboot does not have, other kinds, rendered
-MachineConfigs, and pools of the control plane with the MachineConfigs that only they select. A KubeletConfig becomes
-the kubelet section of each pool that it selects; a warning names fields that a pool can't set or that OpenShift
-computes. The node disruption policies and the overrides for disks of a MachineConfiguration become those of the pool
-"worker", from which all pools inherit them. ContainerRuntimeConfigs, mirror sets and the registries of the Image become
-MachineConfigs with files for the container runtime that --container-runtime names. What OpenShift's controllers
-generate is left out, and the pool "worker" is added or completed as OpenShift's built-in one if the files do not
-contain it. What Poolboot would refuse to store is an error, and then nothing is printed; with --skip-refused,
-everything else is printed, and the exit code is 3.
+MachineConfigs, and the pool "arbiter" with the MachineConfigs that only it selects. The pool "master" gets the role
+control-plane. A KubeletConfig becomes the kubelet section of each pool that it selects; a warning names fields that a
+pool can't set or that OpenShift computes. The node disruption policies and the overrides for disks of a
+MachineConfiguration become those of the pools "worker", from which custom pools inherit them, and "master".
+ContainerRuntimeConfigs, mirror sets and the registries of the Image become MachineConfigs with files for the container
+runtime that --container-runtime names. What OpenShift's controllers generate is left out, and the pools "worker" and
+"master" are added or completed as OpenShift's built-in ones if something needs them. What Poolboot would refuse to
+store is an error, and then nothing is printed; with --skip-refused, everything else is printed, and the exit code is 3.
 
 With --ignition or --butane, one document is converted to Ignition 3.5, the version that Poolboot uses. A Butane
 document of the variant "openshift" becomes a whole MachineConfig. --files-dir names the folder of the local files of a

@@ -3,6 +3,7 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -156,8 +157,10 @@ spec:
 				"\n"+`warning: KubeletConfig "k": spec.machineConfigPoolSelector.kubeletConfig is left out: Poolboot does not have this field here: move it to spec.kubeletConfig`),
 		Entry("a key of Ignition in the spec of a MachineConfig, with its place", theirs("50-a", "worker", "{files: [{path: /a}]}"),
 			`warning: MachineConfig "50-a": spec.files is left out: Poolboot does not have this field here: move it to spec.config.storage.files`),
-		Entry("the control plane's pool", clitest.OpenShiftMaster,
-			`warning: MachineConfigPool "master" is left out: control plane machines are in no pool of Poolboot`),
+		Entry("how many hosts of the control plane are updated at a time", withSpec(clitest.OpenShiftMaster, "maxUnavailable: 2"),
+			`warning: MachineConfigPool "master": spec.maxUnavailable is left out: hosts of the control plane are updated one at a time`),
+		Entry("which Nodes are those of the control plane", strings.Replace(clitest.OpenShiftMaster, "kubernetes.io/master:", "kubernetes.io/big:", 1),
+			`warning: MachineConfigPool "master": spec.nodeSelector is left out: the Nodes of this pool are those with the label node-role.kubernetes.io/control-plane`),
 		Entry("a rendered MachineConfig", theirs("rendered-worker-0", "worker", "{fieldOfALaterRelease: quay.io/ext}"),
 			`note: MachineConfig "rendered-worker-0" is left out: it is rendered, and Poolboot renders its own`),
 		Entry("an object of another project", "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n",
@@ -200,11 +203,27 @@ spec:
 			HavePrefix("warning: ImagePolicy"), BeEmpty()))
 	})
 
-	It("leaves out MachineConfigs that only the control plane's pool selects", func() {
-		r := converting(clitest.OpenShiftMaster, clitest.OpenShiftWorker, theirs("50-master", "master", "{fips: true}"), theirs("50-worker", "worker", "{fips: true}"))
-		Expect(r.Out).To(And(ContainSubstring("name: 50-worker"), Not(ContainSubstring("50-master"))))
-		Expect(r.ErrOut).To(ContainSubstring(`warning: MachineConfig "50-master" is left out: only the control plane's pool selects it`))
+	It("gives the control plane's pool its role, and keeps what it selects", func() {
+		documents := []string{withSpec(clitest.OpenShiftMaster, "maxUnavailable: 1"), clitest.OpenShiftInfra, clitest.OpenShiftWorker, theirs("50-master", "master", "{fips: true}")}
+		out := clitest.ExpectSuccess(converting(documents...))
+		Expect(out).To(ContainSubstring("name: 50-master\n"))
+		Expect(out).To(ContainSubstring("  name: master\n  namespace: edge\nspec:\n  clusterName: infra-1\n  machineConfigSelector:\n    matchLabels:\n" +
+			"      machineconfiguration.openshift.io/role: master\n  poolRole: control-plane\n---\n"))
+		Expect(regexp.MustCompile("poolRole: (.*)").FindAllString(out, -1)).To(Equal([]string{"poolRole: worker", "poolRole: control-plane", "poolRole: infra"}))
+	})
+
+	It("refuses what Poolboot refuses in the pool of the control plane only", func() {
+		const etcd = `{config: {ignition: {version: 3.2.0}, systemd: {units: [{name: var-lib-etcd.mount, enabled: true, contents: "[Mount]\n[Install]\nWantedBy=a.target"}]}}}`
+		clitest.ExpectError(converting(clitest.OpenShiftMaster, theirs("98-var-lib-etcd", "master", etcd)), 1,
+			`MachineConfig "98-var-lib-etcd": spec.config.systemd.units[0].name: a mount at /var/lib/etcd would hide what is reserved for the control plane`)
+		Expect(converting(clitest.OpenShiftWorker, theirs("98-var-lib-etcd", "worker", etcd)).Code).To(BeZero())
+	})
+
+	It("says that only OpenShift's operators use a directory of static Pods", func() {
+		r := converting(clitest.OpenShiftMaster, theirs("50-a", "master", "{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/kubernetes/static-pod-resources/a}]}}}"))
 		Expect(r.Code).To(BeZero())
+		Expect(r.ErrOut).To(Equal(`warning: MachineConfig "50-a": spec.config.storage.files[0]: /etc/kubernetes/static-pod-resources/a has no effect: ` +
+			"only OpenShift's operators of the control plane use this directory: leave it out\n"))
 	})
 
 	DescribeTable("refuses objects that Poolboot would refuse, and prints nothing",

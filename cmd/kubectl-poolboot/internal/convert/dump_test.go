@@ -68,8 +68,8 @@ var _ = Describe("convert, of a whole cluster", func() {
 		r := converting(clitest.OpenShiftWorker, arbiter, newMachineConfig("50-arbiter", "arbiter", "", own))
 		Expect(r.Code).To(BeZero(), r.ErrOut)
 		Expect(r.Out).NotTo(ContainSubstring("arbiter"))
-		Expect(r.ErrOut).To(And(ContainSubstring(`warning: MachineConfigPool "arbiter" is left out: its machines run etcd`),
-			ContainSubstring(`warning: MachineConfig "50-arbiter" is left out: only the control plane's pool selects it`)))
+		Expect(r.ErrOut).To(And(ContainSubstring(`warning: MachineConfigPool "arbiter" is left out: its machines run only etcd`),
+			ContainSubstring(`warning: MachineConfig "50-arbiter" is left out: only the pool arbiter selects it`)))
 		Expect(converting(newMachineConfig("50-arbiter", "arbiter", "", own)).Out).NotTo(ContainSubstring("arbiter"))
 	})
 
@@ -117,13 +117,26 @@ spec: {imageDigestMirrors: [{source: quay.io/openshift-release-dev/ocp-v4.0-art-
 		Entry(nil, `{extensions: ["-y"]}`, `spec.extensions\[0\]: must match`),
 	)
 
-	It("leaves out what is for the control plane, without its pool in the files", func() {
-		r := converting(clitest.OpenShiftWorker, newMachineConfig("99-master-ssh", "master", "", own), newMachineConfig("99-control-plane-ssh", "control-plane", "", own),
-			newKubeletConfig("m", `pools.operator.machineconfiguration.openshift.io/master: ""`, "kubeletConfig: {maxPods: 5}"))
-		Expect(r.Code).To(BeZero())
-		Expect(r.Out).NotTo(Or(ContainSubstring("ssh"), ContainSubstring("maxPods")))
-		Expect(r.ErrOut).To(And(ContainSubstring(`"99-master-ssh" is left out: only the control plane's pool selects it`),
-			ContainSubstring(`"99-control-plane-ssh" is left out: its role is the control plane`), ContainSubstring(`KubeletConfig "m" is left out for the control plane`)))
+	It("adds OpenShift's pool of the control plane if something is for it", func() {
+		const builtIn = "  name: master\n  namespace: edge\nspec:\n  clusterName: infra-1\n"
+		added := "note: MachineConfigPool \"master\" is added as OpenShift's built-in pool, which the files do not contain: "
+		r := converting(clitest.OpenShiftWorker, newMachineConfig("99-master-ssh", "master", "", own))
+		Expect(r.ErrOut).To(Equal(added + "it selects MachineConfig \"99-master-ssh\"\n"))
+		Expect(r.Out).To(And(ContainSubstring("name: 99-master-ssh\n"), ContainSubstring(builtIn), ContainSubstring("poolRole: control-plane\n")))
+
+		r = converting(clitest.OpenShiftWorker, newKubeletConfig("m", `pools.operator.machineconfiguration.openshift.io/master: ""`, "kubeletConfig: {maxPods: 5}"))
+		Expect(r.ErrOut).To(Equal(added + "KubeletConfig \"m\" selects it\n"))
+		Expect(r.Out).To(And(ContainSubstring(builtIn+"  kubelet:\n"), ContainSubstring("maxPods: 5\n")))
+		Expect(strings.Count(r.Out, "maxPods")).To(Equal(1))
+
+		By("completing a partial one")
+		r = converting("apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: master}\nspec: {paused: true}\n", newMachineConfig("99-master-ssh", "master", "", own))
+		Expect(r.ErrOut).To(Equal("note: MachineConfigPool \"master\": the labels and spec.machineConfigSelector of OpenShift's built-in pool are added, which the files do not contain\n"))
+		Expect(r.Out).To(And(ContainSubstring("paused: true"), ContainSubstring("role: master")))
+
+		By("not beside one of Poolboot")
+		r = converting(strings.Replace(clitest.Pool("infra-1", "control-plane"), "role: control-plane", "role: master", 1), newMachineConfig("99-master-ssh", "master", "", own))
+		Expect(r.Out).NotTo(ContainSubstring("name: master"))
 	})
 
 	Describe("without the pool worker", func() {

@@ -28,6 +28,7 @@ var withoutEffect = []struct {
 	{regexp.MustCompile(`^/etc/crio/crio\.conf\.d/.*workload.*(pinning|partitioning)`), "CRI-O pins workloads only with the annotations that OpenShift's kubelet sets: set reservedSystemCPUs in spec.kubelet.configuration"},
 	{regexp.MustCompile(`^/etc/default/nodeip-configuration$`), "only OpenShift's nodeip-configuration.service reads this file: configure the host's addresses in its network configuration"},
 	{regexp.MustCompile(`^/etc/(machine-config-daemon|mco|machine-config-server)(/|$)`), "only OpenShift's Machine Config Operator reads this file: leave it out"},
+	{regexp.MustCompile(`^/etc/kubernetes/static-pod-resources(/|$)`), "only OpenShift's operators of the control plane use this directory: leave it out"},
 }
 
 // withoutCRIO has names of files, file systems and units that have no effect on hosts with containerd, and what to do

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -58,15 +59,16 @@ func isForRole(config *poolv1.MachineConfig) bool {
 	return role != "" && (of == role || strings.HasPrefix(config.Name, "01-") && strings.HasPrefix(of, role+"-"))
 }
 
-// needsWorker returns the first object for which the pool worker must exist, or "": custom pools inherit from it, it
-// selects MachineConfigs and KubeletConfigs, and it has the policies of all pools.
-func needsWorker(objects *input.Objects, pools []poolv1.MachineConfigPool) string {
-	if len(pools) > 0 {
-		return fmt.Sprintf("MachineConfigPool %q inherits from it", pools[0].Name)
+// whyNeeded returns the first object for which a built-in pool must exist, or "": it selects MachineConfigs and
+// KubeletConfigs, custom pools inherit from worker, and worker has the settings of all pools.
+func whyNeeded(builtIn poolv1.MachineConfigPool, objects *input.Objects, pools []poolv1.MachineConfigPool) string {
+	isWorker := builtIn.Name == poolv1.RoleWorker
+	custom := slices.IndexFunc(pools, func(p poolv1.MachineConfigPool) bool { return pool.IsCustom(p.Spec.PoolRole) })
+	if isWorker && custom >= 0 {
+		return fmt.Sprintf("MachineConfigPool %q inherits from it", pools[custom].Name)
 	}
-	worker := input.NewBuiltIn(poolv1.RoleWorker)
 	for _, config := range input.Of[*poolv1.MachineConfig](objects) {
-		if input.IsOpenShift(config.TypeMeta) && whyGenerated(config) == "" && matchesSelector(worker.Spec.MachineConfigSelector, config.Labels) {
+		if input.IsOpenShift(config.TypeMeta) && whyGenerated(config) == "" && matchesSelector(builtIn.Spec.MachineConfigSelector, config.Labels) {
 			return fmt.Sprintf("it selects MachineConfig %q", config.Name)
 		}
 	}
@@ -78,9 +80,11 @@ func needsWorker(objects *input.Objects, pools []poolv1.MachineConfigPool) strin
 		case *input.ContainerRuntimeConfig:
 			selector = object.Spec.MachineConfigPoolSelector
 		case *input.MirrorSet, *input.ImageConfig, *input.MachineConfiguration:
-			return fmt.Sprintf("it gets the settings of %s %q", kind, object.GetName())
+			if isWorker {
+				return fmt.Sprintf("it gets the settings of %s %q", kind, object.GetName())
+			}
 		}
-		if matchesSelector(selector, worker.Labels) {
+		if matchesSelector(selector, builtIn.Labels) {
 			return fmt.Sprintf("%s %q selects it", kind, object.GetName())
 		}
 	}

@@ -30,7 +30,7 @@ import (
 var refusedFields = []string{"clusterDNS", "clusterDomain", "featureGates"}
 
 // setKubeletSections sets the kubelet sections of pools from OpenShift's KubeletConfigs.
-func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (errs []error) {
+func setKubeletSections(objects *input.Objects, pools []poolv1.MachineConfigPool, arbiter poolv1.MachineConfigPool, remark func(string, ...any)) (errs []error) {
 	kubelets := input.Of[*input.KubeletConfig](objects)
 	slices.SortStableFunc(kubelets, func(a, b *input.KubeletConfig) int { return strings.Compare(a.Name, b.Name) })
 	ofPools := map[string]*input.KubeletConfig{} // by the names of pools
@@ -57,7 +57,7 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 	}
 	sections := map[string]map[string]any{} // by the names of KubeletConfigs
 	for _, config := range kubelets {
-		warnUnselected(config, config.Spec.MachineConfigPoolSelector, pools, controlPlane, remark)
+		warnUnselected(config, config.Spec.MachineConfigPoolSelector, pools, arbiter, remark)
 		if !slices.Contains(slices.Collect(maps.Values(ofPools)), config) {
 			continue
 		}
@@ -85,14 +85,16 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 	return errs
 }
 
-// warnUnselected names an object of OpenShift's that selects pools of the control plane, or no pool at all. It reports
-// whether the object selects one of the other pools.
-func warnUnselected(object client.Object, selector *metav1.LabelSelector, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (isSelecting bool) {
+// warnUnselected names an object of OpenShift's that selects the pool arbiter, or no pool at all. It reports whether the
+// object selects one of the other pools.
+func warnUnselected(object client.Object, selector *metav1.LabelSelector, pools []poolv1.MachineConfigPool, arbiter poolv1.MachineConfigPool,
+	remark func(string, ...any),
+) (isSelecting bool) {
 	selects := func(p poolv1.MachineConfigPool) bool { return matchesSelector(selector, p.Labels) }
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	isSelecting = slices.ContainsFunc(pools, selects)
-	if slices.ContainsFunc(controlPlane, selects) {
-		remark("warning: %s %q is left out for the control plane: control plane machines are in no pool of Poolboot", kind, object.GetName())
+	if selects(arbiter) {
+		remark("warning: %s %q is left out for the pool %s", kind, object.GetName(), arbiter.Name)
 	} else if !isSelecting {
 		remark("warning: %s %q is left out: its machineConfigPoolSelector selects no pool of OpenShift in the files: name the file with the pool too, or give the pool the label", kind, object.GetName())
 	}
@@ -177,8 +179,8 @@ func checkSections(objects *input.Objects, pools []poolv1.MachineConfigPool, of 
 	remark func(string, ...any),
 ) (errs []error) {
 	at := field.NewPath("spec", "kubeletConfig")
-	var worker kubelet.Section
-	var computes *bool // autoSizingReserved of worker
+	var ofWorker kubelet.Section
+	var workerComputes *bool // its autoSizingReserved
 	for i := range pools {
 		config := of[pools[i].Name]
 		if config == nil || sections[config.Name] == nil {
@@ -187,6 +189,11 @@ func checkSections(objects *input.Objects, pools []poolv1.MachineConfigPool, of 
 		raw, err := json.Marshal(sections[config.Name])
 		utilruntime.Must(err)
 		own, _ := kubelet.Parse(raw, at) // convertSection returned its errors
+		var worker kubelet.Section
+		var computes *bool
+		if pool.IsCustom(pools[i].Spec.PoolRole) {
+			worker, computes = ofWorker, workerComputes
+		}
 		merged, err := own.MergeOver(worker)
 		utilruntime.Must(err) // both are JSON
 		check := func(section kubelet.Section, computes bool) field.ErrorList {
@@ -205,8 +212,8 @@ func checkSections(objects *input.Objects, pools []poolv1.MachineConfigPool, of 
 		if len(wrong) > 0 {
 			errs = append(errs, objects.Refuse(input.OpenShiftKubeletKind.Kind, config.Name, wrong))
 			delete(sections, config.Name)
-		} else if !pool.IsCustom(pools[i].Name) {
-			worker, computes = own, config.Spec.AutoSizingReserved
+		} else if pools[i].Spec.PoolRole == poolv1.RoleWorker {
+			ofWorker, workerComputes = own, config.Spec.AutoSizingReserved
 		}
 	}
 	return errs
@@ -217,12 +224,11 @@ func checkSections(objects *input.Objects, pools []poolv1.MachineConfigPool, of 
 func warnInherited(pools []poolv1.MachineConfigPool, of map[string]*input.KubeletConfig, remark func(string, ...any)) {
 	var worker poolv1.MachineConfigPool
 	for _, p := range pools {
-		if !pool.IsCustom(p.Spec.PoolRole) {
+		if p.Spec.PoolRole == poolv1.RoleWorker {
 			worker = p
-			continue
 		}
-		if of[p.Name] == nil {
-			continue // in OpenShift, it has worker's too
+		if !pool.IsCustom(p.Spec.PoolRole) || of[p.Name] == nil {
+			continue // in OpenShift, a custom pool without its own has worker's too
 		}
 		var remedy []string
 		only := findMissing(kubeletFields(worker), kubeletFields(p), "")

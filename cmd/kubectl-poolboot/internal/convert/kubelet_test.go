@@ -107,15 +107,23 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 
 	DescribeTable("warns of a KubeletConfig that selects no pool of the files",
 		func(label, remark string) {
-			r := converting(addLabel(clitest.OpenShiftMaster, "role: master"), worker, newKubeletConfig("big", label, "kubeletConfig: {maxPods: 500}"))
+			r := converting(addLabel(strings.ReplaceAll(clitest.OpenShiftWorker, "worker", "arbiter"), "role: arbiter"), worker, newKubeletConfig("big", label, "kubeletConfig: {maxPods: 500}"))
 			Expect(r.Code).To(BeZero())
 			Expect(r.Out).NotTo(ContainSubstring("maxPods"))
 			Expect(r.ErrOut).To(ContainSubstring(`warning: KubeletConfig "big" is left out` + remark))
 		},
 		Entry("of a pool that is not in the files", "role: gpu", ": its machineConfigPoolSelector selects no pool of OpenShift in the files"),
-		Entry("of the control plane", "role: master", " for the control plane"),
+		Entry("of machines that run only etcd", "role: arbiter", " for the pool arbiter"),
 		Entry("of no pool, with an empty selector", "", ": its machineConfigPoolSelector selects no pool of OpenShift in the files"),
 	)
+
+	It("does not have the control plane inherit from worker", func() {
+		master := addLabel(clitest.OpenShiftMaster, "role: master")
+		r := converting(worker, master, newKubeletConfig("a", "role: worker", "autoSizingReserved: true"), newKubeletConfig("b", "role: master", `kubeletConfig: {systemReserved: {cpu: "1"}}`))
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(r.ErrOut).To(BeEmpty())
+		Expect(r.Out).To(And(ContainSubstring("autoSizingReserved: true"), ContainSubstring("systemReserved:")))
+	})
 
 	Describe("of two for one pool", func() {
 		a, b := newKubeletConfig("a", "role: infra", "kubeletConfig: {maxPods: 1}"), newKubeletConfig("b", "role: infra", "kubeletConfig: {maxPods: 2}")

@@ -25,22 +25,22 @@ import (
 )
 
 // fromOpenShift returns OpenShift's objects as Poolboot's objects of a Cluster, in an order in which they can be
-// applied: MachineConfigs, the pool worker, custom pools. Poolboot's own objects are kept. The
+// applied: MachineConfigs, the pools worker and master, custom pools. Poolboot's own objects are kept. The
 // notes name everything that is left out. The errors name every object that Poolboot would refuse to store; these
 // objects are not returned. Settings of the container runtime are for the one with a name.
 func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime string) (converted []runtime.Object, notes, errs []error) {
 	found := &remarks{objects: objects}
 	remark := found.add
 	own := selectOwn(objects, cluster, namespace, remark)
-	pools, controlPlane, errs := selectPools(objects, own.hasWorker(), remark)
-	errs = append(errs, setKubeletSections(objects, pools, controlPlane, remark)...)
+	pools, arbiter, errs := selectPools(objects, own, remark)
+	errs = append(errs, setKubeletSections(objects, pools, arbiter, remark)...)
 	if err := setUpdatePolicies(objects, pools, remark); err != nil {
 		errs = append(errs, err)
 	}
-	configs, copies := selectConfigs(objects, pools, controlPlane, remark)
+	configs, copies := selectConfigs(objects, pools, arbiter, remark)
 	errs = append(errs, copies...)
 	wrongDropins := convertConfigs(configs, pools, namespace, containerRuntime, remark)
-	forRuntime, more := convertRuntime(objects, pools, controlPlane, containerRuntime, remark)
+	forRuntime, more := convertRuntime(objects, pools, arbiter, containerRuntime, remark)
 	errs = append(errs, more...)
 	for _, config := range forRuntime {
 		if slices.ContainsFunc(configs, func(own poolv1.MachineConfig) bool { return own.Name == config.Name }) {
@@ -71,7 +71,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 		converted = append(converted, object)
 	}
 	for i := range configs {
-		keep(&configs[i], append(wrongDropins[configs[i].Name], checkConfig(&configs[i], remark)...))
+		keep(&configs[i], append(wrongDropins[configs[i].Name], checkConfig(&configs[i], pools, remark)...))
 	}
 	for i := range pools {
 		pools[i].ObjectMeta = convertMeta(pools[i].ObjectMeta, namespace)
@@ -83,7 +83,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 		keep(own.written(config), config.Validate())
 	}
 	for i := range pools {
-		if pools[i].Name == poolv1.RoleWorker && isWorkerRefused(objects) {
+		if isRefused(objects, pools[i].Name) {
 			continue
 		}
 		keep(&pools[i], checkPool(slices.Concat(pools, own.pools), i))
@@ -130,22 +130,20 @@ func convertConfigs(configs []poolv1.MachineConfig, pools []poolv1.MachineConfig
 	return wrongDropins
 }
 
-// OpenShift's built-in pools of control plane machines. Those of arbiter run only etcd.
-const roleMaster, roleArbiter = "master", "arbiter"
+// arbiterName is the name of OpenShift's pool of machines that run only etcd.
+const arbiterName = "arbiter"
 
-// selectPools returns OpenShift's pools, worker first, and separately the pools of the control plane. The pool worker
-// is added unless there is one. The errors name pools that are given twice.
-func selectPools(objects *input.Objects, hasWorker bool, remark func(string, ...any)) (pools, controlPlane []poolv1.MachineConfigPool, copies []error) {
+// selectPools returns OpenShift's pools, worker first, and separately the pool arbiter. A built-in pool that something
+// needs is added unless there is one. The errors name pools that are given twice.
+func selectPools(objects *input.Objects, own own, remark func(string, ...any)) (pools []poolv1.MachineConfigPool, arbiter poolv1.MachineConfigPool, copies []error) {
+	arbiter = input.NewBuiltIn(arbiterName)
 	var selected []*poolv1.MachineConfigPool
 	for _, p := range input.Of[*poolv1.MachineConfigPool](objects) {
 		switch {
 		case !input.IsOpenShift(p.TypeMeta): // see selectOwn
-		case p.Name == roleArbiter:
-			remark("warning: MachineConfigPool %q is left out: its machines run etcd of OpenShift's control plane, and control plane machines are in no pool of Poolboot", p.Name)
-			controlPlane = append(controlPlane, *p)
-		case input.IsControlPlane(p.Name):
-			remark("warning: MachineConfigPool %q is left out: control plane machines are in no pool of Poolboot", p.Name)
-			controlPlane = append(controlPlane, *p)
+		case p.Name == arbiterName:
+			remark("warning: MachineConfigPool %q is left out: its machines run only etcd of OpenShift's control plane, and other clusters have no such machines", p.Name)
+			arbiter = *p
 		default:
 			selected = append(selected, p)
 		}
@@ -154,38 +152,47 @@ func selectPools(objects *input.Objects, hasWorker bool, remark func(string, ...
 	for _, p := range selected {
 		pools = append(pools, *p)
 	}
-	for _, role := range []string{roleMaster, roleArbiter} {
-		if !slices.ContainsFunc(controlPlane, func(p poolv1.MachineConfigPool) bool { return p.Name == role }) {
-			controlPlane = append(controlPlane, input.NewBuiltIn(role))
+	for _, name := range input.BuiltIn {
+		builtIn := input.NewBuiltIn(name)
+		hasRole := func(p poolv1.MachineConfigPool) bool { return p.Spec.PoolRole == builtIn.Spec.PoolRole }
+		switch why := whyNeeded(builtIn, objects, pools); {
+		case why == "" || own.has(builtIn.Spec.PoolRole) || slices.ContainsFunc(pools, hasRole):
+		case isRefused(objects, name):
+			remark("warning: MachineConfigPool %q is left out, because it is refused: KubeletConfigs and policies for it are left out with it", name)
+			pools = append(pools, builtIn) // to judge what is for it
+		default:
+			remark("note: %s", input.DescribeBuiltIn(name, why))
+			pools = append(pools, builtIn)
 		}
 	}
-	hasWorker = hasWorker || slices.ContainsFunc(pools, func(p poolv1.MachineConfigPool) bool { return p.Name == poolv1.RoleWorker })
-	switch why := needsWorker(objects, pools); {
-	case hasWorker || why == "":
-	case isWorkerRefused(objects):
-		remark("warning: MachineConfigPool %q is left out, because it is refused: KubeletConfigs and policies for it are left out with it", poolv1.RoleWorker)
-		pools = append(pools, input.NewBuiltIn(poolv1.RoleWorker)) // to judge what is for it
-	default:
-		remark("note: %s", input.DescribeBuiltIn(why))
-		pools = append(pools, input.NewBuiltIn(poolv1.RoleWorker))
+	rank := func(p poolv1.MachineConfigPool) int {
+		if first := slices.Index([]string{poolv1.RoleWorker, poolv1.RoleControlPlane}, p.Spec.PoolRole); first >= 0 {
+			return first
+		}
+		return 2
 	}
-	rank := map[bool]int{false: 0, true: 1} // by whether a pool is custom
 	slices.SortFunc(pools, func(a, b poolv1.MachineConfigPool) int {
-		return cmp.Or(rank[pool.IsCustom(a.Name)]-rank[pool.IsCustom(b.Name)], strings.Compare(a.Name, b.Name))
+		return cmp.Or(rank(a)-rank(b), strings.Compare(a.Name, b.Name))
 	})
-	return pools, controlPlane, copies
+	return pools, arbiter, copies
 }
 
-// isWorkerRefused reports whether the files have a pool worker of OpenShift's that can't be read. No other one replaces
-// it: it would have other fields, and not be paused.
-func isWorkerRefused(objects *input.Objects) bool {
-	return objects.IsRefused(input.OpenShiftPoolKind, poolv1.RoleWorker)
+// isRefused reports whether a pool is one of OpenShift's built-in ones that the files have and that can't be read. No
+// other one replaces it: it would have other fields, and not be paused.
+func isRefused(objects *input.Objects, name string) bool {
+	return slices.Contains(input.BuiltIn, name) && objects.IsRefused(input.OpenShiftPoolKind, name)
+}
+
+// parentOf returns the one of several pools that a pool inherits from. It returns nil if there is none.
+func parentOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) *poolv1.MachineConfigPool {
+	parent, _ := pool.ParentOf(p, pools) // worker can be an object of Poolboot
+	return parent
 }
 
 // selectConfigs returns OpenShift's MachineConfigs in the order of their names, without rendered ones and those that
-// only the control plane has. The errors name MachineConfigs that are given twice.
+// only the pool arbiter has. The errors name MachineConfigs that are given twice.
 func selectConfigs(
-	objects *input.Objects, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any),
+	objects *input.Objects, pools []poolv1.MachineConfigPool, arbiter poolv1.MachineConfigPool, remark func(string, ...any),
 ) (configs []poolv1.MachineConfig, copies []error) {
 	var selected []*poolv1.MachineConfig
 	for _, config := range input.Of[*poolv1.MachineConfig](objects) {
@@ -196,10 +203,8 @@ func selectConfigs(
 		case !input.IsOpenShift(config.TypeMeta): // see selectOwn
 		case whyGenerated(config) != "":
 			remark("note: MachineConfig %q is left out: %s", config.Name, whyGenerated(config))
-		case slices.ContainsFunc(controlPlane, isIn) && !slices.ContainsFunc(pools, isIn):
-			remark("warning: MachineConfig %q is left out: only the control plane's pool selects it", config.Name)
-		case input.IsControlPlane(config.Labels[input.RoleLabel]) && !slices.ContainsFunc(pools, isIn):
-			remark("warning: MachineConfig %q is left out: its role is the control plane", config.Name)
+		case isIn(arbiter) && !slices.ContainsFunc(pools, isIn):
+			remark("warning: MachineConfig %q is left out: only the pool %s selects it", config.Name, arbiter.Name)
 		default:
 			selected = append(selected, config)
 			if generatedLike.MatchString(config.Name) {
@@ -230,10 +235,10 @@ func convertMeta(original metav1.ObjectMeta, namespace string) metav1.ObjectMeta
 	return metav1.ObjectMeta{Name: original.Name, Namespace: namespace, Labels: original.Labels, Annotations: annotations}
 }
 
-// checkConfig returns what the API server and the webhook would refuse in a MachineConfig of Poolboot, and names what
-// the webhook would warn of.
-func checkConfig(config *poolv1.MachineConfig, remark func(string, ...any)) field.ErrorList {
-	warnings, errs := input.ValidateConfig(config)
+// checkConfig returns what the API server and the webhook would refuse in a MachineConfig of Poolboot, with these pools,
+// and names what the webhook would warn of.
+func checkConfig(config *poolv1.MachineConfig, pools []poolv1.MachineConfigPool, remark func(string, ...any)) field.ErrorList {
+	warnings, errs := input.ValidateConfig(config, pools...)
 	for _, warning := range warnings {
 		remark("warning: MachineConfig %q: %s", config.Name, warning)
 	}
@@ -247,7 +252,7 @@ func checkPool(pools []poolv1.MachineConfigPool, i int) field.ErrorList {
 	if problems := utilvalidation.IsDNS1123Label(p.Spec.PoolRole); len(problems) > 0 {
 		return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), field.OmitValueType{}, "it becomes the role, and "+strings.Join(problems, "; "))}
 	}
-	if len(p.Spec.NodeSelector.MatchLabels)+len(p.Spec.NodeSelector.MatchExpressions) == 0 {
+	if s := p.Spec.NodeSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
 		return field.ErrorList{field.Invalid(field.NewPath("spec", "nodeSelector"), field.OmitValueType{}, fmt.Sprintf(
 			"OpenShift selects no Node with an empty selector, and Poolboot refuses such a pool: set node-role.kubernetes.io/%s, or leave the pool out", p.Name))}
 	}
@@ -256,8 +261,8 @@ func checkPool(pools []poolv1.MachineConfigPool, i int) field.ErrorList {
 	return append(input.ValidatePool(pools, i), objectschema.Validate(input.PoolKind, written)...)
 }
 
-// setUpdatePolicies gives the pool worker the node disruption policies of OpenShift and its overrides for disks, which
-// count for all pools: in Poolboot, all pools inherit from worker.
+// setUpdatePolicies gives the pools worker and master the node disruption policies of OpenShift and its overrides for
+// disks, which count for all pools: in Poolboot, custom pools inherit from worker.
 func setUpdatePolicies(objects *input.Objects, pools []poolv1.MachineConfigPool, remark func(string, ...any)) error {
 	configurations := input.Of[*input.MachineConfiguration](objects)
 	if len(configurations) == 0 {
@@ -274,11 +279,13 @@ func setUpdatePolicies(objects *input.Objects, pools []poolv1.MachineConfigPool,
 	if len(wrong) > 0 || disks == "" && len(policy.Files)+len(policy.Units)+len(policy.SSHKeys.Actions) == 0 {
 		return objects.Refuse(input.OpenShiftPolicyKind.Kind, configurations[0].Name, wrong)
 	}
-	switch worker, err := pool.OfRole(pools, poolv1.RoleWorker); {
-	case errors.As(err, new(*pool.NotFoundError)):
+	if _, err := pool.OfRole(pools, poolv1.RoleWorker); errors.As(err, new(*pool.NotFoundError)) {
 		remark("warning: MachineConfiguration %q: it is left out: the pool worker of the files is an object of Poolboot: set disruptionPolicy and diskPolicy in its spec.updates", configurations[0].Name)
-	case err == nil: // several are reported as given twice
-		worker.Spec.Updates.DisruptionPolicy, worker.Spec.Updates.DiskPolicy = policy, disks
+	}
+	for i := range pools {
+		if !pool.IsCustom(pools[i].Spec.PoolRole) {
+			pools[i].Spec.Updates.DisruptionPolicy, pools[i].Spec.Updates.DiskPolicy = policy, disks
+		}
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -56,10 +55,10 @@ func (o own) written(of input.Item) *unstructured.Unstructured {
 	return written
 }
 
-// hasWorker reports whether one of the pools is worker of the Cluster for which objects are converted.
-func (o own) hasWorker() bool {
+// has reports whether one of the pools has a role in the Cluster for which objects are converted.
+func (o own) has(role string) bool {
 	return slices.ContainsFunc(o.pools, func(p poolv1.MachineConfigPool) bool {
-		return !pool.IsCustom(p.Spec.PoolRole) && p.Spec.ClusterName == o.cluster && p.Namespace == o.namespace
+		return p.Spec.PoolRole == role && p.Spec.ClusterName == o.cluster && p.Namespace == o.namespace
 	})
 }
 

@@ -49,6 +49,11 @@ var _ = Describe("convert, of node disruption policies", func() {
 		Expect(runWithInput(out, "convert", "-f", "-", "--cluster", "infra-1", "-n", "edge").Out).To(Equal(out))
 	})
 
+	It("gives them to the pool of the control plane too, which inherits nothing", func() {
+		out := clitest.ExpectSuccess(converting(clitest.OpenShiftMaster, strings.Replace(clitest.OpenShiftWorker, "  configuration: {}\n", "", 1), newMachineConfiguration("nodeDisruptionPolicy: {units: [{name: a.service, actions: []}]}")))
+		Expect(strings.Count(out, "    disruptionPolicy:\n      units:\n")).To(Equal(2))
+	})
+
 	It("gives worker the policy for disks that OpenShift's overrides are, and warns if they are not for all of them", func() {
 		r := converting(clitest.OpenShiftInfra, clitest.OpenShiftWorker, newMachineConfiguration("irreconcilableValidationOverrides: {storage: [Disks, FileSystems, Raid]}"))
 		Expect(r.Out).To(ContainSubstring("  updates:\n    diskPolicy: NewHostsOnly\n"))

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -77,10 +78,10 @@ func isWithin(scope, of string) bool {
 	return scope == of || strings.HasPrefix(scope, of+"/")
 }
 
-// convertRegistries returns the MachineConfig for the mirrors and registries of OpenShift, which count for all pools:
-// in Poolboot, all pools inherit the MachineConfigs of worker. Without any, it returns nil. The errors name the objects
-// that are refused and left out.
-func convertRegistries(objects *input.Objects, with string, remark func(string, ...any)) (*poolv1.MachineConfig, []error) {
+// convertRegistries returns the MachineConfigs for the mirrors and registries of OpenShift, which count for all pools:
+// that of worker, which custom pools inherit in Poolboot, and that of the control plane if it has a pool. The errors
+// name the objects that are refused and left out.
+func convertRegistries(objects *input.Objects, pools []poolv1.MachineConfigPool, with string, remark func(string, ...any)) (configs []poolv1.MachineConfig, errs []error) {
 	sets, images, errs := checkRegistries(objects)
 	registries := readRegistries(sets, images)
 	var search []string
@@ -100,8 +101,14 @@ func convertRegistries(objects *input.Objects, with string, remark func(string, 
 	if len(files) == 0 {
 		return nil, errs
 	}
-	config := newFilesConfig("99-"+poolv1.RoleWorker+"-registries", poolv1.RoleWorker, files)
-	return &config, errs
+	names := []string{poolv1.RoleWorker} // also if it is an object of Poolboot
+	if i := slices.IndexFunc(pools, pool.IsOfControlPlane); i >= 0 {
+		names = append(names, pools[i].Name)
+	}
+	for _, name := range names {
+		configs = append(configs, newFilesConfig("99-"+name+"-registries", name, files))
+	}
+	return configs, errs
 }
 
 // warnImage names the settings of an Image that are not converted.

@@ -43,6 +43,12 @@ var _ = Describe("convert, of mirrors and registries", func() {
 		Expect(len(out)).To(BeNumerically("<", 200_000))
 	})
 
+	It("gives the same to the control plane, which inherits nothing", func() {
+		files := filesOf(clitest.ExpectSuccess(converting("crio", clitest.OpenShiftMaster, newMirrorSet("ImageTagMirrorSet", "t", "imageTagMirrors: [{source: quay.io, mirrors: [mirror.local]}]"))))
+		Expect(files).To(HaveLen(2))
+		Expect(files["99-master-registries"]).To(And(HaveKey(conf), Equal(files["99-worker-registries"])))
+	})
+
 	It("writes registries.conf for CRI-O, for all pools", func() {
 		r := converting("crio", digests, tags, older, image)
 		Expect(r.Code).To(BeZero(), r.ErrOut)

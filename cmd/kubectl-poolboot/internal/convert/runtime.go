@@ -46,14 +46,11 @@ const containerdVersion = 3
 
 // convertRuntime returns MachineConfigs for the settings of container runtimes and registries. Without the name of a
 // container runtime, they are for that of OpenShift, and a note names the other one.
-func convertRuntime(objects *input.Objects, pools, controlPlane []poolv1.MachineConfigPool, with string, remark func(string, ...any),
+func convertRuntime(objects *input.Objects, pools []poolv1.MachineConfigPool, arbiter poolv1.MachineConfigPool, with string, remark func(string, ...any),
 ) ([]poolv1.MachineConfig, []error) {
-	configs, errs := convertRuntimeConfigs(input.Of[*input.ContainerRuntimeConfig](objects), pools, controlPlane, cmp.Or(with, runtimeCRIO), remark)
-	registries, more := convertRegistries(objects, cmp.Or(with, runtimeCRIO), remark)
-	errs = append(errs, more...)
-	if registries != nil {
-		configs = append(configs, *registries)
-	}
+	configs, errs := convertRuntimeConfigs(input.Of[*input.ContainerRuntimeConfig](objects), pools, arbiter, cmp.Or(with, runtimeCRIO), remark)
+	registries, more := convertRegistries(objects, pools, cmp.Or(with, runtimeCRIO), remark)
+	configs, errs = append(configs, registries...), append(errs, more...)
 	if len(configs) > 0 && with == "" {
 		remark("note: the settings of container runtimes and registries are converted for CRI-O: if the hosts have containerd, add --container-runtime %s", runtimeContainerd)
 	}
@@ -63,7 +60,7 @@ func convertRuntime(objects *input.Objects, pools, controlPlane []poolv1.Machine
 // convertRuntimeConfigs returns a MachineConfig for each pool that ContainerRuntimeConfigs select, and sets the
 // kubelet sections of pools for what the kubelet does with containerd. If several select one pool, the last one wins
 // field by field, as in OpenShift.
-func convertRuntimeConfigs(configs []*input.ContainerRuntimeConfig, pools, controlPlane []poolv1.MachineConfigPool, with string,
+func convertRuntimeConfigs(configs []*input.ContainerRuntimeConfig, pools []poolv1.MachineConfigPool, arbiter poolv1.MachineConfigPool, with string,
 	remark func(string, ...any),
 ) (converted []poolv1.MachineConfig, errs []error) {
 	slices.SortStableFunc(configs, func(a, b *input.ContainerRuntimeConfig) int { return strings.Compare(a.Name, b.Name) })
@@ -73,7 +70,7 @@ func convertRuntimeConfigs(configs []*input.ContainerRuntimeConfig, pools, contr
 			errs = append(errs, err)
 			continue
 		}
-		if warnUnselected(config, config.Spec.MachineConfigPoolSelector, pools, controlPlane, remark) {
+		if warnUnselected(config, config.Spec.MachineConfigPoolSelector, pools, arbiter, remark) {
 			valid = append(valid, config)
 			warnRuntimeSettings(config, with, remark)
 		}

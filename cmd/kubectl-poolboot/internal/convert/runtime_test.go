@@ -155,14 +155,20 @@ var _ = Describe("convert, of ContainerRuntimeConfigs", func() {
 		Entry(nil, `defaultRuntime: "runc\"\nx = \""`, `spec.containerRuntimeConfig.defaultRuntime: is "runc\"\nx = \"": set one of crun, runc`),
 	)
 
-	It("names what selects no pool, what is for the control plane, and what Poolboot does not have", func() {
-		r := converting("crio", worker, newRuntimeConfig("a", "role: gpu", "pidsLimit: 100"), newRuntimeConfig("b", `pools.operator.machineconfiguration.openshift.io/master: ""`, "pidsLimit: 100"),
+	It("names what selects no pool, what is for the pool arbiter, and what Poolboot does not have", func() {
+		r := converting("crio", worker, newRuntimeConfig("a", "role: gpu", "pidsLimit: 100"), newRuntimeConfig("b", `pools.operator.machineconfiguration.openshift.io/arbiter: ""`, "pidsLimit: 100"),
 			newRuntimeConfig("c", "role: worker", "additionalLayerStores: [{path: /a}]"))
 		Expect(r.Code).To(BeZero())
 		Expect(r.ErrOut).To(And(ContainSubstring(`warning: ContainerRuntimeConfig "a" is left out: its machineConfigPoolSelector selects no pool of OpenShift in the files`),
-			ContainSubstring(`warning: ContainerRuntimeConfig "b" is left out for the control plane`),
+			ContainSubstring(`warning: ContainerRuntimeConfig "b" is left out for the pool arbiter`),
 			ContainSubstring(`ContainerRuntimeConfig "c": spec.containerRuntimeConfig.additionalLayerStores is left out`)))
 		Expect(r.Out).NotTo(ContainSubstring("containerruntime"))
+	})
+
+	It("converts one for the control plane", func() {
+		r := converting("crio", worker, newRuntimeConfig("a", `pools.operator.machineconfiguration.openshift.io/master: ""`, "pidsLimit: 100"))
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(r.Out).To(ContainSubstring("    machineconfiguration.openshift.io/role: master\n  name: 99-master-containerruntime\n"))
 	})
 
 	It("refuses a pool that would not select the MachineConfig", func() {

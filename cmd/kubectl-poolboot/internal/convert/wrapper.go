@@ -128,9 +128,9 @@ func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPoo
 			return contents
 		})
 	}
-	applies, losers := make([]wrapperDropin, len(pools)), make([][]losingDropin, len(pools))
+	appliesTo, losers := map[string]wrapperDropin{}, make([][]losingDropin, len(pools)) // by the names of pools
 	for i := range pools {
-		applies[i], losers[i] = findWrapper(renderedBy(&pools[i], pools, configs), dropinsOf)
+		appliesTo[pools[i].Name], losers[i] = findWrapper(renderedBy(&pools[i], pools, configs), dropinsOf)
 	}
 	takeCommands(configs, pools, remark)
 	warned := sets.New[string]()
@@ -149,9 +149,9 @@ func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPoo
 			remark("warning: MachineConfig %q: %s: its drop-in %s of %s starts the kubelet by %q: the drop-in %s of MachineConfig %q wins in the pool %s, as in OpenShift%s",
 				loser.config, loser.at, loser.name, ignition.KubeletUnit, strings.Join(loser.wrapper, " "), loser.by.name, loser.by.config, pools[i].Name, flags)
 		}
-		applies, worker := applies[i], applies[0] // worker is the first pool
-		if i == 0 {
-			worker = wrapperDropin{}
+		applies, worker := appliesTo[pools[i].Name], wrapperDropin{}
+		if parent := parentOf(&pools[i], pools); parent != nil {
+			worker = appliesTo[parent.Name]
 		}
 		switch {
 		case slices.Equal(applies.wrapper, worker.wrapper):
@@ -234,11 +234,11 @@ func findWrapper(configs []string, dropinsOf map[string][]wrapperDropin) (applie
 }
 
 // renderedBy returns the names of the MachineConfigs that a pool renders, in the order of the merge. The
-// MachineConfigs are in the order of their names, and worker is the first pool.
+// MachineConfigs are in the order of their names.
 func renderedBy(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (names []string) {
-	for _, of := range []*poolv1.MachineConfigPool{&pools[0], p} {
+	for _, of := range []*poolv1.MachineConfigPool{parentOf(p, pools), p} {
 		for i := range configs {
-			if pool.Selects(*of, configs[i].Labels) && !slices.Contains(names, configs[i].Name) {
+			if of != nil && pool.Selects(*of, configs[i].Labels) && !slices.Contains(names, configs[i].Name) {
 				names = append(names, configs[i].Name)
 			}
 		}

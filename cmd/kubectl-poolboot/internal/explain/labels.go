@@ -48,9 +48,6 @@ Exit codes: 0 with an answer, 2 when no Node can be registered in the pool, 1 fo
 }
 
 func (o *options) printLabels(ctx context.Context, args []string) error {
-	if input.IsControlPlane(o.role) {
-		return fmt.Errorf("--pool %s: control plane machines are in no pool: name another pool", o.role)
-	}
 	objects, err := o.files.Objects(args)
 	if err != nil {
 		return err

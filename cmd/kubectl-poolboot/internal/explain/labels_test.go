@@ -75,7 +75,7 @@ poolboot.io/unassigned:NoSchedule                Poolboot
 		clitest.ExpectError(runPoolboot("labels", "-f", path), 1, "set --pool\n")
 		clitest.ExpectError(runPoolboot("labels", "--pool", "infra"), 1, "set --filename\n")
 		clitest.ExpectError(runPoolboot("labels", "-f", path, "--pool", "gpu"), 1, `the files contain no MachineConfigPool of role "gpu"`)
-		clitest.ExpectError(runPoolboot("labels", "-f", path, "--pool", "master"), 1, "control plane machines are in no pool")
+		clitest.ExpectError(runPoolboot("labels", "-f", path, "--pool", "master"), 1, "--pool master: the role of the control plane's pool is control-plane")
 		clitest.ExpectError(runPoolboot("labels", "-f", path, "--pool", "infra", "-o", "xml"), 1, "--output xml is not known: use json, yaml or wide")
 	})
 })

@@ -121,9 +121,9 @@ func (s *subject) decideByNode() (membership, error) {
 	case err != nil:
 		return membership{Why: err.Error()}, err
 	case len(decision.Unsupported) > 0:
-		return membership{Why: "control plane; ignored custom pools: " + strings.Join(decision.Unsupported, " and ")}, nil
+		return membership{decision.Role, "control plane; ignored custom pools: " + strings.Join(decision.Unsupported, " and ")}, nil
 	case decision.ControlPlane:
-		return membership{Why: "control plane"}, nil
+		return membership{decision.Role, "control plane"}, nil
 	case decision.Role == "":
 		return membership{Why: "no pool selects its labels"}, nil
 	}

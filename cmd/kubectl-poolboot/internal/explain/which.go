@@ -43,8 +43,9 @@ func NewWhich(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Print the pool of a Node",
 		Long: `Print the pool of a Node with these labels, or of each of several Nodes, as the controllers decide it.
 
-A matching custom pool wins over "worker". Control plane Nodes, Windows Nodes and Nodes that no pool selects are in no
-pool: for one Node, which then prints only a note on standard error or, with -o json, an empty pool.
+A matching custom pool wins over "worker". Control plane Nodes are only in the pool with the role control-plane, if
+there is one. Windows Nodes and Nodes that no pool selects are in no pool: for one Node, which then prints only a note
+on standard error or, with -o json, an empty pool.
 
 Exit codes: 0 with an answer, 2 when several custom pools match, 1 for every other error.`,
 		Example: `  # Which pool is a Node with two roles in?
@@ -91,7 +92,7 @@ func (o *whichOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	for _, p := range pools.Items {
-		if input.SelectsNothing(&p) && !input.IsControlPlane(p.Name) {
+		if input.SelectsNothing(&p) {
 			o.note(source.LocateText(fmt.Sprintf("MachineConfigPool %q: spec.nodeSelector: without requirements it selects no Node, as in OpenShift", p.Name)))
 		}
 	}

@@ -31,8 +31,11 @@ var _ = Describe("which", func() {
 		Entry("infra without a pool: unmanaged", theirs[:2], clitest.RoleLabels("infra"), `{"pool":"","why":"no pool selects its labels"}`),
 		Entry("no label: unmanaged", theirs, "", `{"pool":"","why":"no pool selects its labels"}`),
 		Entry("another value than the selector's: unmanaged", theirs, "node-role.kubernetes.io/infra=yes", `{"pool":"","why":"no pool selects its labels"}`),
-		Entry("master", theirs, clitest.RoleLabels("master"), `{"pool":"","why":"control plane"}`),
-		Entry("control plane that is a worker too", theirs, clitest.RoleLabels("control-plane", "worker"), `{"pool":"","why":"control plane"}`),
+		Entry("master", theirs, clitest.RoleLabels("master"), `{"pool":"control-plane","why":"control plane"}`),
+		Entry("control plane that is a worker too", theirs, clitest.RoleLabels("control-plane", "worker"), `{"pool":"control-plane","why":"control plane"}`),
+		Entry("control plane with the labels of a custom pool", theirs, clitest.RoleLabels("control-plane", "infra"), `{"pool":"control-plane","why":"control plane; ignored custom pools: infra"}`),
+		Entry("control plane without its pool", theirs[1:], clitest.RoleLabels("control-plane"), `{"pool":"","why":"control plane"}`),
+		Entry("Poolboot's pool of the control plane", []string{clitest.Pool("edge", "control-plane")}, clitest.RoleLabels("control-plane"), `{"pool":"control-plane","why":"control plane"}`),
 		Entry("Windows: unmanaged", theirs, "kubernetes.io/os=windows,"+clitest.RoleLabels("worker"), `{"pool":"","why":"no pool selects its labels"}`),
 		Entry("Linux", theirs, "kubernetes.io/os=linux,"+clitest.RoleLabels("worker"), `{"pool":"worker","why":"node-role.kubernetes.io/worker="}`),
 		Entry("Poolboot's pool with its default selector", ours, clitest.RoleLabels("worker", "storage"), `{"pool":"storage","why":"node-role.kubernetes.io/storage="}`),
@@ -45,7 +48,7 @@ var _ = Describe("which", func() {
 
 	DescribeTable("prints only a note when there is no role",
 		func(labels, note string) {
-			Expect(runPoolboot("which", "--pools", clitest.WriteFile("pools.yaml", theirs...), "--labels", labels)).To(Equal(clitest.Result{ErrOut: note + "\n"}))
+			Expect(runPoolboot("which", "--pools", clitest.WriteFile("pools.yaml", ours...), "--labels", labels)).To(Equal(clitest.Result{ErrOut: note + "\n"}))
 		},
 		Entry("unmanaged", clitest.RoleLabels("gpu"), "note: the Node is in no pool: no pool selects its labels"),
 		Entry("control plane", clitest.RoleLabels("master"), "note: the Node is in no pool: control plane"),

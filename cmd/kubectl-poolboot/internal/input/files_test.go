@@ -174,7 +174,7 @@ var _ = Describe("Files", func() {
 		Entry("a value of the wrong type in OpenShift's kinds", strings.Replace(clitest.OpenShiftInfra, `infra: ""`, "infra: [1]", 1), `MachineConfigPool "infra": `),
 		Entry("a pool without a role", strings.Replace(infra, "  poolRole: infra\n", "", 1), "spec.poolRole: is missing"),
 		Entry("a pool without a cluster", strings.Replace(infra, "  clusterName: edge\n", "", 1), "spec.clusterName: is missing"),
-		Entry("a pool of the control plane", clitest.Pool("edge", "master"), "spec.poolRole: control plane machines can't be in a pool"),
+		Entry("a pool with OpenShift's role of the control plane", clitest.Pool("edge", "master"), "spec.poolRole: the role of the control plane's pool is control-plane"),
 	)
 
 	Describe("with pools of several clusters", func() {

@@ -260,6 +260,9 @@ func decode(decoder runtime.Decoder, kind schema.GroupVersionKind, raw []byte) (
 	return decoded.(client.Object), nil
 }
 
+// useControlPlane is what is wrong with the role master.
+const useControlPlane = "the role of the control plane's pool is " + poolv1.RoleControlPlane + ": set it"
+
 // checkPool returns what is wrong with a pool of Poolboot's that no command can answer for.
 func checkPool(p *poolv1.MachineConfigPool) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
@@ -269,8 +272,8 @@ func checkPool(p *poolv1.MachineConfigPool) (errs field.ErrorList) {
 	if p.Spec.PoolRole == "" {
 		errs = append(errs, field.Required(spec.Child("poolRole"), "set the role in node-role.kubernetes.io/<role>"))
 	}
-	if IsControlPlane(p.Spec.PoolRole) {
-		errs = append(errs, field.Forbidden(spec.Child("poolRole"), fmt.Sprintf("control plane machines can't be in a pool: set another role than %q", p.Spec.PoolRole)))
+	if p.Spec.PoolRole == Master {
+		errs = append(errs, field.Invalid(spec.Child("poolRole"), field.OmitValueType{}, useControlPlane))
 	}
 	return append(errs, pool.CheckDisruption(p.Spec.Updates.DisruptionPolicy, spec.Child("updates", "disruptionPolicy"))...)
 }

@@ -16,15 +16,25 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // OpenShift is the group and version of the Machine Config Operator's kinds. They are read as Poolboot's kinds; fields
 // that those don't have are listed in Objects.Dropped.
 var OpenShift = schema.GroupVersion{Group: "machineconfiguration.openshift.io", Version: "v1"}
 
-// IsControlPlane reports whether a role is that of the control plane, whose machines are in no pool of Poolboot.
-func IsControlPlane(role string) bool {
-	return slices.Contains([]string{"control-plane", "master"}, role)
+// Master is OpenShift's name for the pool of the control plane.
+const Master = "master"
+
+// BuiltIn are the names of the two pools that every OpenShift cluster has.
+var BuiltIn = []string{poolv1.RoleWorker, Master}
+
+// roleOf returns the role of OpenShift's pool with a name.
+func roleOf(name string) string {
+	if name == Master {
+		return poolv1.RoleControlPlane
+	}
+	return name
 }
 
 // IsOpenShift reports whether an object is of a kind of the Machine Config Operator.
@@ -32,10 +42,10 @@ func IsOpenShift(object metav1.TypeMeta) bool {
 	return object.GroupVersionKind().Group == OpenShift.Group
 }
 
-// readOpenShiftPool reads OpenShift's MachineConfigPool. Its role is its name, it counts for every cluster, and without
-// a node selector it matches nothing; OpenShift's operator sets those of worker. The control plane's pool selects no
-// Node: see pool.Decide. What Nodes should run is in OpenShift's spec.configuration, and in Poolboot's
-// status.configuration.
+// readOpenShiftPool reads OpenShift's MachineConfigPool. Its role is its name, or control-plane for master, it counts
+// for every cluster, and without a node selector it matches nothing; OpenShift's operator sets those of worker. The
+// control plane's pool has no node selector here: see pool.Decide. What Nodes should run is in OpenShift's
+// spec.configuration, and in Poolboot's status.configuration.
 func (o *Objects) readOpenShiftPool(raw []byte) (client.Object, error) {
 	var theirs openShiftObject[struct {
 		MachineConfigSelector *metav1.LabelSelector `json:"machineConfigSelector"`
@@ -49,29 +59,46 @@ func (o *Objects) readOpenShiftPool(raw []byte) (client.Object, error) {
 	}
 	ours := poolv1.MachineConfigPool{ObjectMeta: theirs.ObjectMeta}
 	ours.SetGroupVersionKind(OpenShiftPoolKind)
-	ours.Spec.PoolRole = theirs.Name
+	ours.Spec.PoolRole = roleOf(theirs.Name)
 	// An empty selector selects nothing in OpenShift, and Poolboot refuses it.
 	if own := theirs.Spec.MachineConfigSelector; own != nil && len(own.MatchLabels)+len(own.MatchExpressions) > 0 {
 		ours.Spec.MachineConfigSelector = own
 	}
-	ours.Spec.NodeSelector = theirs.Spec.NodeSelector
+	ours.Spec.NodeSelector, ours.Spec.MaxUnavailable = theirs.Spec.NodeSelector, theirs.Spec.MaxUnavailable
 	if ours.Spec.NodeSelector == nil {
 		ours.Spec.NodeSelector = &metav1.LabelSelector{}
+	}
+	if pool.IsOfControlPlane(ours) {
+		o.dropForControlPlane(&ours)
 	}
 	if theirs.Spec.Paused {
 		ours.Spec.Paused = new(true)
 	}
-	ours.Spec.MaxUnavailable = theirs.Spec.MaxUnavailable
 	if len(theirs.Spec.Configuration) > 0 {
 		ours.Status.Configuration.Name, _ = theirs.Spec.Configuration["name"].(string)
 		o.drop(OpenShiftPoolKind, theirs.Name, "spec.configuration", ignition.Mistake{})
 	}
-	if ours.Name == poolv1.RoleWorker {
-		if remark := completeWorker(&ours); remark != "" {
+	if slices.Contains(BuiltIn, ours.Name) {
+		if remark := completeBuiltIn(&ours); remark != "" {
 			fmt.Fprintf(o.notes, "note: %v\n", o.LocateText(remark))
 		}
 	}
 	return &ours, nil
+}
+
+// dropForControlPlane removes the fields that the pool of the control plane can't have, and lists those that differ from
+// what it does without them.
+func (o *Objects) dropForControlPlane(p *poolv1.MachineConfigPool) {
+	isDefault := isEmptySelector(p) || slices.ContainsFunc([]string{Master, poolv1.RoleControlPlane}, func(role string) bool {
+		return reflect.DeepEqual(p.Spec.NodeSelector, &metav1.LabelSelector{MatchLabels: map[string]string{poolv1.NodeRoleLabelPrefix + role: ""}})
+	})
+	if !isDefault {
+		o.drop(OpenShiftPoolKind, p.Name, nodeSelectorField, ignition.Mistake{})
+	}
+	if limit := p.Spec.MaxUnavailable; limit != nil && *limit != intstr.FromInt32(1) {
+		o.drop(OpenShiftPoolKind, p.Name, maxUnavailableField, ignition.Mistake{})
+	}
+	p.Spec.NodeSelector, p.Spec.MaxUnavailable = nil, nil
 }
 
 // readOpenShiftConfig reads OpenShift's MachineConfig, whose fields are those of Poolboot's, without Butane.
@@ -145,6 +172,8 @@ const onlyOpenShiftAPI = "it is for the image streams and the image registry of 
 
 // whyDropped are the reasons why fields are dropped, by kind and path.
 var whyDropped = map[string]string{
+	OpenShiftPoolKind.Kind + " " + nodeSelectorField:             "the Nodes of this pool are those with the label " + poolv1.NodeRoleLabelPrefix + poolv1.RoleControlPlane,
+	OpenShiftPoolKind.Kind + " " + maxUnavailableField:           "hosts of the control plane are updated one at a time",
 	OpenShiftConfigKind.Kind + " spec.butane":                    "OpenShift does not have this field, and ignores it: to use it, set the apiVersion " + ConfigKind.GroupVersion().String(),
 	OpenShiftImageKind.Kind + " spec.allowedRegistriesForImport": onlyOpenShiftAPI,
 	OpenShiftImageKind.Kind + " spec.externalRegistryHostnames":  onlyOpenShiftAPI,
@@ -176,49 +205,51 @@ func IsEmpty(value any) bool {
 // RoleLabel is the label by which OpenShift's pools select MachineConfigs.
 const RoleLabel = "machineconfiguration.openshift.io/role"
 
-// NewBuiltIn returns one of the two pools that every OpenShift cluster has, as OpenShift installs it.
-func NewBuiltIn(role string) poolv1.MachineConfigPool {
-	p := poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: role, Labels: map[string]string{
+// NewBuiltIn returns a pool as OpenShift installs it.
+func NewBuiltIn(name string) poolv1.MachineConfigPool {
+	p := poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 		"machineconfiguration.openshift.io/mco-built-in":                         "",
-		fmt.Sprintf("pools.operator.machineconfiguration.openshift.io/%s", role): "",
+		fmt.Sprintf("pools.operator.machineconfiguration.openshift.io/%s", name): "",
 	}}}
 	p.SetGroupVersionKind(OpenShiftPoolKind)
-	p.Spec.PoolRole = role
-	p.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{RoleLabel: role}}
-	p.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/" + role: ""}}
+	p.Spec.PoolRole = roleOf(name)
+	p.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{RoleLabel: name}}
+	if !pool.IsOfControlPlane(p) {
+		p.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{poolv1.NodeRoleLabelPrefix + name: ""}}
+	}
 	return p
 }
 
-// completeWorker gives a pool worker what OpenShift's has and the files leave out, as GitOps repositories do: they have
-// only labels and spec.paused, and OpenShift's operator sets the selectors. It returns a remark, or "" if nothing is
-// missing.
-func completeWorker(worker *poolv1.MachineConfigPool) string {
-	builtIn := NewBuiltIn(poolv1.RoleWorker)
+// completeBuiltIn gives a built-in pool what OpenShift's has and the files leave out, as GitOps repositories do: they
+// have only labels and spec.paused, and OpenShift's operator sets the selectors. It returns a remark, or "" if nothing
+// is missing.
+func completeBuiltIn(p *poolv1.MachineConfigPool) string {
+	builtIn := NewBuiltIn(p.Name)
 	var added []string
-	if worker.Spec.MachineConfigSelector == nil {
-		worker.Spec.MachineConfigSelector = builtIn.Spec.MachineConfigSelector
+	if p.Spec.MachineConfigSelector == nil {
+		p.Spec.MachineConfigSelector = builtIn.Spec.MachineConfigSelector
 		added = append(added, "spec.machineConfigSelector")
 	}
-	if SelectsNothing(worker) {
-		worker.Spec.NodeSelector = builtIn.Spec.NodeSelector
+	if SelectsNothing(p) {
+		p.Spec.NodeSelector = builtIn.Spec.NodeSelector
 		added = append(added, nodeSelectorField)
 	}
 	if len(added) == 0 {
 		return ""
 	}
-	maps.Copy(builtIn.Labels, worker.Labels) // KubeletConfigs select the labels of the built-in pool
-	worker.Labels = builtIn.Labels
+	maps.Copy(builtIn.Labels, p.Labels) // KubeletConfigs select the labels of the built-in pool
+	p.Labels = builtIn.Labels
 	return fmt.Sprintf("MachineConfigPool %q: the labels and %s of OpenShift's built-in pool are added, which the files do not contain",
-		worker.Name, strings.Join(added, " and "))
+		p.Name, strings.Join(added, " and "))
 }
 
 // SelectsNothing reports whether a pool of OpenShift's has no node selector or an empty one, with which it selects no
 // Node.
 func SelectsNothing(p *poolv1.MachineConfigPool) bool {
-	return IsOpenShift(p.TypeMeta) && (p.Spec.NodeSelector == nil || isEmptySelector(p))
+	return IsOpenShift(p.TypeMeta) && !pool.IsOfControlPlane(*p) && (p.Spec.NodeSelector == nil || isEmptySelector(p))
 }
 
-const nodeSelectorField = "spec.nodeSelector"
+const nodeSelectorField, maxUnavailableField = "spec.nodeSelector", "spec.maxUnavailable"
 
 func isEmptySelector(p *poolv1.MachineConfigPool) bool {
 	s := p.Spec.NodeSelector

@@ -135,7 +135,10 @@ func (s *Source) ExplainMissing(err error, role string) error {
 	if !errors.As(err, &missing) {
 		return err
 	}
-	if s.InFiles {
+	switch {
+	case missing.Role == Master:
+		err = errors.New(useControlPlane)
+	case s.InFiles:
 		err = fmt.Errorf("the files contain no MachineConfigPool of role %q: correct the role, or add a file with the pool; "+
 			"kubectl get pbpool,pbmconf -o yaml prints those of a cluster", missing.Role)
 	}
@@ -194,17 +197,19 @@ func (s *Source) Pools(ctx context.Context, namespace, cluster string) (*Pools, 
 func (s *Source) AddWorker(pools *Pools) {
 	objects, inFiles := s.Reader.(*Objects)
 	_, err := pool.OfRole(pools.Items, poolv1.RoleWorker)
-	custom := slices.IndexFunc(pools.Items, func(p poolv1.MachineConfigPool) bool { return IsOpenShift(p.TypeMeta) && !IsControlPlane(p.Name) })
+	custom := slices.IndexFunc(pools.Items, func(p poolv1.MachineConfigPool) bool {
+		return IsOpenShift(p.TypeMeta) && pool.IsCustom(p.Spec.PoolRole)
+	})
 	if !inFiles || !errors.As(err, new(*pool.NotFoundError)) || custom < 0 {
 		return
 	}
-	fmt.Fprintf(objects.notes, "note: %s\n", DescribeBuiltIn(fmt.Sprintf("MachineConfigPool %q inherits from it", pools.Items[custom].Name)))
+	fmt.Fprintf(objects.notes, "note: %s\n", DescribeBuiltIn(poolv1.RoleWorker, fmt.Sprintf("MachineConfigPool %q inherits from it", pools.Items[custom].Name)))
 	pools.Items = append(pools.Items, NewBuiltIn(poolv1.RoleWorker))
 }
 
-// DescribeBuiltIn returns the note that OpenShift's built-in pool worker is added, and why.
-func DescribeBuiltIn(why string) string {
-	return fmt.Sprintf("MachineConfigPool %q is added as OpenShift's built-in pool, which the files do not contain: %s", poolv1.RoleWorker, why)
+// DescribeBuiltIn returns the note that one of OpenShift's built-in pools is added, and why.
+func DescribeBuiltIn(name, why string) string {
+	return fmt.Sprintf("MachineConfigPool %q is added as OpenShift's built-in pool, which the files do not contain: %s", name, why)
 }
 
 // MachineConfigs returns the MachineConfigs that the pools of a Cluster may select: those of its namespace.

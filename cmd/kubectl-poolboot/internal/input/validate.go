@@ -48,11 +48,11 @@ func (i Item) Validate() field.ErrorList {
 }
 
 // ValidateConfig returns what the API server and the webhook would refuse in a MachineConfig of Poolboot that was read
-// as one of OpenShift, and what the webhook would warn of.
-func ValidateConfig(config *poolv1.MachineConfig) (warnings []string, errs field.ErrorList) {
+// as one of OpenShift, and what the webhook would warn of, with these pools.
+func ValidateConfig(config *poolv1.MachineConfig, pools ...poolv1.MachineConfigPool) (warnings []string, errs field.ErrorList) {
 	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(config)
 	utilruntime.Must(err) // the object was read from JSON
-	warnings, errs = validation.MachineConfig(config)
+	warnings, errs = validation.MachineConfig(config, pools...)
 	return warnings, append(errs, objectschema.Validate(ConfigKind, written)...)
 }
 

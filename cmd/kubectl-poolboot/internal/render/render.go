@@ -94,9 +94,6 @@ kubectl get pbpool,pbmconf -o yaml prints them for a file.`,
 }
 
 func (o *options) run(ctx context.Context, args []string) error {
-	if input.IsControlPlane(o.role) {
-		return fmt.Errorf("--pool %s: control plane machines are in no pool, and nothing is rendered for them: name another pool", o.role)
-	}
 	source, err := o.open(args)
 	if err != nil {
 		return err
@@ -146,7 +143,7 @@ func explainConfigs(err error, role string, pools []poolv1.MachineConfigPool, co
 		if !isSelected || pool.IsRendered(config) {
 			continue
 		}
-		_, wrong := input.ValidateConfig(config)
+		_, wrong := input.ValidateConfig(config, pools...)
 		for _, one := range wrong {
 			all = append(all, fmt.Errorf("%s %q: %s: %s", input.ConfigKind.Kind, config.Name, one.Field, input.DescribeField(one)))
 		}

@@ -129,6 +129,14 @@ var _ = Describe("render", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
+	It("renders the MachineConfigs of the control plane's pool only, which inherits nothing", func() {
+		for _, pool := range []string{clitest.OpenShiftMaster, strings.Replace(clitest.Pool("edge", "control-plane"), "role: control-plane", "role: master", 1)} {
+			config := rendering("control-plane", pool, clitest.OpenShiftWorker, clitest.Config("50-a", "worker", clitest.Motd("worker")), clitest.Config("51-b", "master", "{kernelArguments: [nosmt]}"))
+			Expect(config.KernelArguments).To(Equal([]string{"nosmt"}))
+			Expect(string(config.Ignition)).NotTo(ContainSubstring("motd"))
+		}
+	})
+
 	It("ignores configs that the Machine Config Operator rendered", func() {
 		theirs := strings.ReplaceAll(clitest.OpenShiftInfra51, "51-infra", "rendered-infra-dfdfdf7e006f18cd5d29cae03f77948b")
 		Expect(rendering("infra", append(ours, theirs)...)).To(Equal(rendering("infra", ours...)))
@@ -142,7 +150,10 @@ var _ = Describe("render", func() {
 		Entry("an unknown role", "gpu", ours, `no MachineConfigPool of role "gpu"`),
 		Entry("no worker pool", "infra", ours[1:], `no MachineConfigPool of role "worker"`),
 		Entry("two pools of one role", "infra", append(ours, clitest.OpenShiftInfra), `document 3: line 29: MachineConfigPool "infra": spec.poolRole: MachineConfigPool "infra" has the role "infra" too`),
-		Entry("the control plane's pool", "master", []string{clitest.OpenShiftMaster, clitest.OpenShiftWorker}, "--pool master: control plane machines are in no pool"),
+		Entry("OpenShift's role of the control plane", "master", []string{clitest.OpenShiftMaster}, "--pool master: the role of the control plane's pool is control-plane: set it\n"),
+		Entry("what a control plane can't have", "control-plane", []string{clitest.Pool("edge", "control-plane"),
+			clitest.Config("50-a", "control-plane", strings.ReplaceAll(clitest.Motd("a"), "/etc/motd", "/etc/kubernetes/manifests/a.yaml"))},
+			`MachineConfig "50-a": spec.config.storage.files[0].path: /etc/kubernetes/manifests/a.yaml is reserved for the control plane`),
 		Entry("a wrong place in Ignition", "infra", append(ours, clitest.Config("52-b", "infra", strings.ReplaceAll(clitest.Motd("a"), "0644", `"0644"`))),
 			`MachineConfig "52-b": spec.config.storage.files[0].mode`),
 		Entry("an unknown version of Ignition", "infra", append(ours, strings.Replace(clitest.OpenShiftInfra51, "2.2.0", "4.0.0", 1)),

@@ -39,7 +39,7 @@ func TestValidate(t *testing.T) {
 		"an unknown value":    {"metadata: {name: a}\nspec: {clusterName: c, poolRole: infra, node: {taints: [{key: a, effect: Never}]}}\n", []string{`spec.node.taints[0].effect: Unsupported value: "Never"`}},
 		"duplicates in a map": {"metadata: {name: a}\nspec: {clusterName: c, poolRole: infra, node: {taints: [{key: a, effect: NoSchedule}, {key: a, effect: NoSchedule}]}}\n", []string{"spec.node.taints[1]: Duplicate value"}},
 		"rules": {"metadata: {name: a}\nspec: {clusterName: c, poolRole: master, maxUnavailable: 0, updates: {disruptionPolicy: {files: [{path: /a/, actions: [{type: None}, {type: Reboot}]}]}}}\n",
-			[]string{"spec.poolRole: Invalid value: \"master\": control plane machines", "spec.maxUnavailable: Invalid value: 0", "spec.updates.disruptionPolicy.files[0].path: Invalid value", "spec.updates.disruptionPolicy.files[0].actions: Invalid value"}},
+			[]string{"spec.poolRole: Invalid value: \"master\": the role of the control plane's pool is control-plane", "spec.maxUnavailable: Invalid value: 0", "spec.updates.disruptionPolicy.files[0].path: Invalid value", "spec.updates.disruptionPolicy.files[0].actions: Invalid value"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, got := NewWithT(t), validate(t, head+test.text)
