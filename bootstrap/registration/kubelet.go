@@ -90,7 +90,7 @@ func GoArch(cpu string) string { return archOf[cpu] }
 func reportedLabels(in Sources) []DerivedLabel {
 	labels := []DerivedLabel{
 		{Key: corev1.LabelHostname, Value: in.NodeName, Source: "Node metadata.name"},
-		{Key: corev1.LabelOSStable, Value: osLinux, Source: "Poolboot"},
+		{Key: corev1.LabelOSStable, Value: osLinux, Source: PoolbootSource},
 	}
 	if arch, known := archOf[in.CPUArch]; known {
 		labels = append(labels, DerivedLabel{Key: corev1.LabelArchStable, Value: arch, Source: in.CPUArchSource})

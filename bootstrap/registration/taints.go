@@ -15,6 +15,9 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
+// PoolbootSource is the source of what every Node that Poolboot registers has.
+const PoolbootSource = "Poolboot"
+
 // MachineTaintsSource is the field with the taints that Cluster API keeps on the Node of a Machine.
 const MachineTaintsSource = "Machine spec.taints"
 
@@ -36,7 +39,7 @@ func declaredTaints(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootCon
 // Node gets, and the sources of each taint.
 func nodeTaints(in Sources) (taints, initial []corev1.Taint, sources map[string][]string, err error) {
 	merged := sourcedValues{}
-	if err := merged.addTaints("Poolboot", ownTaints(in.Config)); err != nil {
+	if err := merged.addTaints(PoolbootSource, ownTaints(in.Config)); err != nil {
 		return nil, nil, nil, err
 	}
 	for _, from := range declaredTaints(&in.Pool, in.Config) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -47,7 +48,10 @@ pool, and the host its configuration.
 
 The command creates no object: apply what it prints. Then, install-agent prints what installs the agent on the host.`,
 		Example: `  # Adopt two Nodes for the pool infra, and change nothing on their hosts
-  kubectl poolboot adopt edge-7 edge-8 -n metal --cluster site --pool infra | kubectl apply -f -`,
+  kubectl poolboot adopt edge-7 edge-8 -n metal --cluster site --pool infra | kubectl apply -f -
+
+  # Adopt a Node of the control plane
+  kubectl poolboot adopt cp-1 -n metal --cluster site --pool control-plane | kubectl apply -f -`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("name one or more Nodes: kubectl get nodes lists those of the workload cluster")
@@ -133,8 +137,18 @@ func (o *options) warn(ctx context.Context, to input.Connection, configs []runti
 	if err := cluster.List(ctx, &existing, client.InNamespace(namespace)); err != nil {
 		return
 	}
+	workload, unreadable := cluster.Workload(ctx, client.ObjectKey{Namespace: namespace, Name: o.cluster})
 	for _, object := range configs {
-		config := object.(*bootstrapv1.PoolbootConfig)
+		config, node := object.(*bootstrapv1.PoolbootConfig), &corev1.Node{}
+		if unreadable == nil && workload.Get(ctx, client.ObjectKey{Name: config.Spec.Host.NodeName}, node) == nil {
+			switch isControlPlane := pool.IsControlPlane(node.Labels); {
+			case isControlPlane == (o.role == poolv1.RoleControlPlane):
+			case isControlPlane:
+				say("Node %s is one of the control plane, which can only be in the pool %s: set --pool %[2]s", node.Name, poolv1.RoleControlPlane)
+			default:
+				say("Node %s is not one of the control plane: set --pool to another pool", node.Name)
+			}
+		}
 		for i := range existing.Items {
 			o.warnOfExisting(config, &existing.Items[i], say)
 		}

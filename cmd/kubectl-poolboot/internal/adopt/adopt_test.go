@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
@@ -59,6 +60,7 @@ var _ = Describe("adopt", func() {
 		Entry("no Node", "name one or more Nodes", "--cluster", "site", "--pool", "infra"),
 		Entry("an invalid Node", `the Node "Edge_7": `, "Edge_7", "--cluster", "site", "--pool", "infra"),
 		Entry("an invalid role", "--pool (spec.poolRole): ", "edge-7", "--cluster", "site", "--pool", "In/fra"),
+		Entry("OpenShift's role of the control plane", "--pool (spec.poolRole): Invalid value: \"master\": the role of the control plane's pool is control-plane", "edge-7", "--cluster", "site", "--pool", "master"),
 		Entry("an invalid Cluster", "--cluster (metadata.labels): ", "edge-7", "--cluster", "a b", "--pool", "infra"),
 	)
 
@@ -91,6 +93,22 @@ var _ = Describe("adopt", func() {
 			config.Spec.Host.Adoption = bootstrapv1.AdoptionFollow
 		}),
 		Entry("not when the host follows its pool and --follow is set", "", func(config *bootstrapv1.PoolbootConfig) { config.Spec.Host.Adoption = bootstrapv1.AdoptionFollow }, "--follow"),
+	)
+
+	DescribeTable("warns of a Node of the control plane in another pool, and of another Node in its pool", func(role, label, warning string) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", Labels: map[string]string{label: ""}}}
+		to := clitest.NewFakeConnection([]string{strings.Replace(clitest.Pool("site", role), "metadata:\n", "metadata:\n  namespace: metal\n", 1)})
+		to.Own = clitest.NewFakeClientBuilder(node).Build()
+		r := clitest.RunOn(to, New, command("--pool", role)...)
+		Expect(r.Code).To(BeZero())
+		Expect(parse(r.Out)[0].Spec.PoolRole).To(Equal(role))
+		Expect(r.ErrOut).To(Equal(warning))
+	},
+		Entry(nil, "control-plane", "node-role.kubernetes.io/control-plane", ""),
+		Entry(nil, "control-plane", "node-role.kubernetes.io/master", ""),
+		Entry(nil, "infra", "node-role.kubernetes.io/infra", ""),
+		Entry(nil, "infra", "node-role.kubernetes.io/control-plane", "warning: Node edge-7 is one of the control plane, which can only be in the pool control-plane: set --pool control-plane\n"),
+		Entry(nil, "control-plane", "node-role.kubernetes.io/infra", "warning: Node edge-7 is not one of the control plane: set --pool to another pool\n"),
 	)
 
 	It("prints what the documentation shows", func() {

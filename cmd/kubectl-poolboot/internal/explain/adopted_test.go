@@ -36,6 +36,20 @@ var _ = Describe("explain node of a host that was adopted", func() {
 		Entry("if it can't follow", bootstrapv1.AdoptionPreviewReason, rollout.PreviewImpossible+": fips", rollout.PreviewImpossible+": fips"),
 	)
 
+	It("expects of a Node of the control plane that follows its pool what the pool declares, and no role label", func() {
+		config := clitest.AdoptedConfig("cp-1", bootstrapv1.UpdateDoneReason, "Node cp-1 runs rendered-control-plane-1")
+		config.Spec.Host.Adoption, config.Spec.PoolRole, config.Status.PoolRole = bootstrapv1.AdoptionFollow, poolv1.RoleControlPlane, poolv1.RoleControlPlane
+		config.Status.Conditions[1].Status, config.Status.Conditions[1].Reason = metav1.ConditionTrue, bootstrapv1.NodeReadyInPoolReason
+		config.Status.Boot.ServedConfiguration.Name = "rendered-control-plane-1"
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1", UID: "uid-cp-1", Annotations: map[string]string{poolv1.NodeConfigAnnotation: "edge/cp-1"},
+			Labels: map[string]string{"kubernetes.io/hostname": "cp-1", "node-role.kubernetes.io/control-plane": ""}}}
+		to := clitest.NewFakeConnection([]string{clitest.Pool("infra-1", "control-plane") + "  node: {labels: {example.com/rack: r1}}\n"}, config)
+		to.Own = clitest.NewFakeClientBuilder(node).Build()
+		out := clitest.RunOn(to, New, "explain", "node", "cp-1").Out
+		Expect(clitest.Rows(out)).To(ContainElements("Pool: control-plane", HavePrefix("example.com/rack=r1 Missing MachineConfigPool edge/control-plane spec.node.labels")))
+		Expect(out).NotTo(Or(ContainSubstring("don't put it in the pool"), ContainSubstring("kubectl label node cp-1 node-role")))
+	})
+
 	It("does not ask to replace a host that follows its pool and has no agent yet", func() {
 		config := clitest.AdoptedConfig("edge-7", bootstrapv1.NoAgentReason, "kubectl poolboot install-agent edge-7 prints the script")
 		config.Spec.Host.Adoption = bootstrapv1.AdoptionFollow

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -26,7 +27,8 @@ func NewLabels(streams genericiooptions.IOStreams) *cobra.Command {
 declare them.
 
 A Machine, its PoolbootConfig and its host can add more; kubernetes.io/hostname is each Node's own name. For one
-Machine, use "kubectl poolboot explain machine".
+Machine, use "kubectl poolboot explain machine". A Node of the control plane is adopted, and gets these labels and
+taints beside its own.
 
 Exit codes: 0 with an answer, 2 when no Node can be registered in the pool, 1 for every other error.`,
 		Example: `  # What will a Node of the pool infra get?
@@ -75,5 +77,9 @@ func (o *options) printLabels(ctx context.Context, args []string) error {
 	}
 	b := bootReport{nodeProperties: noProperties()}
 	b.compare(s, registered)
+	if pool.IsOfControlPlane(*of) { // its Nodes are adopted, and only get what the pool declares
+		isOther := func(p nodeProperty) bool { return slices.Equal(p.From, []string{registration.PoolbootSource}) }
+		b.Labels, b.Taints = slices.DeleteFunc(b.Labels, isOther), slices.DeleteFunc(b.Taints, isOther)
+	}
 	return o.output.Print(o.streams.Out, b.nodeProperties, b.printProperties)
 }

@@ -32,6 +32,17 @@ poolboot.io/unassigned:NoSchedule                Poolboot
 `))
 	})
 
+	It("prints what Nodes of the control plane get beside their own", func() {
+		path := clitest.WriteFile("pools.yaml", clitest.Pool("edge", "worker"), clitest.Pool("edge", "control-plane")+declared)
+		Expect(clitest.ExpectSuccess(runPoolboot("labels", "-f", path, "--pool", "control-plane"))).To(Equal(`LABEL                            FROM
+example.com/rack=r1              MachineConfigPool control-plane spec.node.labels
+poolboot.io/pool=control-plane   MachineConfigPool control-plane spec.poolRole
+
+TAINT                              FROM
+example.com/infra=only:NoExecute   MachineConfigPool control-plane spec.node.taints
+`))
+	})
+
 	It("prints the same as JSON", func() {
 		out := clitest.ExpectSuccess(runPoolboot("labels", "-f", clitest.WriteFile("pools.yaml", infra), "--pool", "infra", "-o", "json"))
 		var a nodeProperties

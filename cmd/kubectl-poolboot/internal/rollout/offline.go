@@ -75,12 +75,17 @@ func (o *planOptions) note(text string, args ...any) {
 	fmt.Fprintf(o.streams.ErrOut, "note: "+text+"\n", args...)
 }
 
-// noteGates notes that a file does not say whether the gates of a pool are open.
+// noteGates notes that a file does not say whether the gates of a pool are open, or whether the control plane can be
+// without a host.
 func (o *planOptions) noteGates(p *poolv1.MachineConfigPool) {
-	if len(p.Spec.Updates.Gates) > 0 && meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition) == nil {
-		o.note("the objects of the update gates of pool %s are not read from files, and its status has no condition %s: the answer is as if they were open",
-			p.Spec.PoolRole, poolv1.UpdateGatesOpenCondition)
+	if !rollout.HasGates(p) || meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition) != nil {
+		return
 	}
+	what, open := "the objects of the update gates of pool "+p.Spec.PoolRole+" are", "they were open"
+	if pool.IsOfControlPlane(*p) {
+		what, open = "whether the control plane can be without a host is", "it could"
+	}
+	o.note("%s not read from files, and its status has no condition %s: the answer is as if %s", what, poolv1.UpdateGatesOpenCondition, open)
 }
 
 // noteInvalid notes what the API server or the webhook would refuse in the specs of the pools. The command answers for

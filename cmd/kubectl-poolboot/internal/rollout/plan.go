@@ -69,7 +69,8 @@ the Cluster's kubeconfig Secret.
 With files, the answer is about each pool in the files. A pool's Nodes should run its status.configuration. What a Node
 runs and does is in its annotations: poolboot.io/agent-version, desired-revision, desired-config,
 begun-revision, current-revision, update-revision, update-state and update-reason. The objects of update gates are not
-read: the condition UpdateGatesOpen in the status of the pool says whether they are open.`,
+read: the condition UpdateGatesOpen in the status of the pool says whether they are open, and whether the control plane
+can be without one of its hosts.`,
 		Example: `  # A pool in the management cluster
   kubectl poolboot rollout plan infra -n metal
 

@@ -179,6 +179,17 @@ infra   c      it is in an update: Applying
 			Expect(clitest.ExpectSuccess(planning([]string{known}, []string{waiting}))).To(HaveSuffix(" a      closed\n"))
 		})
 
+		It("the control plane, whose state is not in the files, and says why no host of it is next", func() {
+			node := newNode("cp-1", []string{"control-plane"}, 1, ours("a", "old", "a", "a", "Done"))
+			p := withStatus("control-plane", "new")
+			r := planning([]string{p}, []string{node})
+			Expect(r.ErrOut).To(Equal("note: whether the control plane can be without a host is not read from files, and its status has no condition UpdateGatesOpen: the answer is as if it could\n"))
+			Expect(r.Out).To(HaveSuffix(" cp-1\n"))
+			known := strings.Replace(p, "status: {", `status: {conditions: [{type: UpdateGatesOpen, status: "False", reason: ControlPlaneNotReady, message: "Node cp-2 is not Ready"}], `, 1)
+			out := clitest.ExpectSuccess(planning([]string{known}, []string{node}))
+			Expect(out).To(And(ContainSubstring("No host of the pool control-plane is next: Node cp-2 is not Ready"), HaveSuffix(" cp-1   Node cp-2 is not Ready\n")))
+		})
+
 		DescribeTable("what the API server or the webhook refuses in pools of Poolboot, which is no error", func(spec, says string) {
 			r := planning([]string{withStatus("infra", "new", spec)}, []string{waiting})
 			Expect(r.ErrOut).To(MatchRegexp(`^note: .*pools.yaml: document 1: line \d+: MachineConfigPool "infra": spec.` + says + `: .*\n$`))
