@@ -20,7 +20,7 @@ const MaxEnrollmentRequests = 200
 
 // EnrollmentSpec defines which hosts a token admits to which pool.
 //
-// +kubebuilder:validation:XValidation:rule="!(self.poolRole in ['master', 'control-plane'])",message="control plane machines can't be in a pool: poolRole must not be master or control-plane",fieldPath=".poolRole"
+// +kubebuilder:validation:XValidation:rule="!(self.poolRole in ['master', 'control-plane'])",message="hosts of the control plane boot by the control plane provider: poolRole must not be master or control-plane",fieldPath=".poolRole"
 type EnrollmentSpec struct {
 	// clusterName is the name of the Cluster, in the same namespace, that hosts join. It is immutable.
 	// +required

@@ -27,7 +27,7 @@ var _ = Describe("An Enrollment", func() {
 		Entry("an invalid Cluster name", `spec: {clusterName: a..b.-c}`, "spec.clusterName", "lowercase RFC 1123 subdomain"),
 		Entry("no role", `spec: {poolRole: null}`, "spec.poolRole", "Required"),
 		Entry("a role with spaces", `spec: {poolRole: "NOT A ROLE!"}`, "spec.poolRole", "should match"),
-		Entry("the role of the control plane", `spec: {poolRole: control-plane}`, "spec.poolRole", "control plane machines can't be in a pool"),
+		Entry("the role of the control plane", `spec: {poolRole: control-plane}`, "spec.poolRole", "hosts of the control plane boot by the control plane provider"),
 		Entry("no pattern", `spec: {namePattern: null}`, "spec.namePattern", "Required"),
 		Entry("a malformed pattern", `spec: {namePattern: "edge-[0-9"}`, "spec.namePattern", "should match"),
 		Entry("an empty pattern", `spec: {namePattern: ""}`, "spec.namePattern", "at least 1"),
