@@ -117,11 +117,15 @@ func (c *ControlPlane) whyProviderWorks() string {
 // maxConditionMessage is how many bytes of the message of another condition are repeated.
 const maxConditionMessage = 300
 
-// staticPods returns whether the static Pods of each Node are Ready, by Node and component, and all components.
+// staticPods returns whether the static Pods of each Node are Ready, by Node and component, and all components. A kubelet
+// can create mirror Pods with any labels for its own Node, so those of other Nodes do not count.
 func (c *ControlPlane) staticPods() (ready map[string]map[string]bool, components sets.Set[string]) {
 	ready, components = map[string]map[string]bool{}, sets.New[string]()
 	for i := range c.Pods {
 		pod := &c.Pods[i]
+		if !slices.ContainsFunc(c.Nodes, func(node corev1.Node) bool { return node.Name == pod.Spec.NodeName }) {
+			continue
+		}
 		component, owner := pod.Labels[componentLabel], metav1.GetControllerOf(pod)
 		isMirror := metav1.HasAnnotation(pod.ObjectMeta, corev1.MirrorPodAnnotationKey) && owner != nil && owner.Kind == "Node" && owner.Name == pod.Spec.NodeName
 		if component == "" || !isMirror {

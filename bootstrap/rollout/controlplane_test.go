@@ -55,8 +55,17 @@ var _ = Describe("A control plane", func() {
 		Expect(c.WhyNotWithout(node)).To(BeEmpty())
 	})
 
+	It("is not held back by a Node of a worker, whatever static Pods its kubelet has", func() {
+		c := newControlPlane(3)
+		pod := c.Pods[0].DeepCopy()
+		pod.Labels["component"], pod.Spec.NodeName, pod.OwnerReferences[0].Name = "other", "worker", "worker"
+		c.Pods = append(c.Pods, *pod)
+		Expect(c.WhyNotWithout(node)).To(BeEmpty())
+	})
+
 	It("can be without one of two Nodes if etcd is elsewhere", func() {
 		c := newControlPlane(2)
+		c.Kubeadm.Spec.KubeadmConfigSpec.ClusterConfiguration.Etcd.External.Endpoints = []string{"https://etcd.example:2379"}
 		c.Pods = []corev1.Pod{c.Pods[1], c.Pods[3]}
 		conditions.Delete(c.Kubeadm, controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition)
 		Expect(c.WhyNotWithout("cp-0")).To(BeEmpty())
