@@ -106,8 +106,13 @@ func (c *ControlPlane) whyProviderWorks() string {
 			return fmt.Sprintf("%s has the condition %s", is, busy)
 		}
 	}
+	hasExternalEtcd := c.Kubeadm.Spec.KubeadmConfigSpec.ClusterConfiguration.Etcd.External.IsDefined()
 	for _, healthy := range []string{controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition, controlplanev1.KubeadmControlPlaneControlPlaneComponentsHealthyCondition} {
-		if condition := conditions.Get(c.Kubeadm, healthy); condition != nil && condition.Status != metav1.ConditionTrue { // etcd outside of the hosts has none
+		switch condition := conditions.Get(c.Kubeadm, healthy); {
+		case condition == nil && hasExternalEtcd && healthy == controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition: // nobody has to report it
+		case condition == nil:
+			return fmt.Sprintf("%s does not have the condition %s yet", is, healthy)
+		case condition.Status != metav1.ConditionTrue:
 			return fmt.Sprintf("%s: the condition %s is %s: %s", is, healthy, condition.Status, excerpt.Line(condition.Message, maxConditionMessage))
 		}
 	}

@@ -94,6 +94,12 @@ var _ = Describe("A control plane", func() {
 		Entry("while nobody looks at etcd", "is paused", func(c *rollout.ControlPlane) {
 			c.Kubeadm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 		}),
+		Entry("while nobody has looked at etcd", "cp does not have the condition EtcdClusterHealthy yet", func(c *rollout.ControlPlane) {
+			conditions.Delete(c.Kubeadm, controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition)
+		}),
+		Entry("while nobody has looked at the components", "cp does not have the condition ControlPlaneComponentsHealthy yet", func(c *rollout.ControlPlane) {
+			conditions.Delete(c.Kubeadm, controlplanev1.KubeadmControlPlaneControlPlaneComponentsHealthyCondition)
+		}),
 		Entry("while a member of etcd has no Machine", "EtcdClusterHealthy is False: member x", func(c *rollout.ControlPlane) {
 			conditions.Set(c.Kubeadm, metav1.Condition{Type: controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition, Status: metav1.ConditionFalse, Reason: "NotHealthy", Message: "member x has no Machine"})
 		}),
