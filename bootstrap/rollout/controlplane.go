@@ -13,6 +13,7 @@ import (
 	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 )
 
@@ -64,8 +65,8 @@ func (c *ControlPlane) WhyNotWithout(name string) string {
 		if node.Name == name {
 			continue
 		}
-		if !util.IsNodeReady(node) {
-			return fmt.Sprintf("Node %s is not Ready", node.Name)
+		if why := whyAway(node); why != "" {
+			return why
 		}
 		for _, component := range sets.List(components) {
 			if isReady, exists := ready[node.Name][component]; !exists || !isReady {
@@ -75,6 +76,20 @@ func (c *ControlPlane) WhyNotWithout(name string) string {
 	}
 	if members > 0 && members < minMembers {
 		return fmt.Sprintf("etcd has %d member(s), and no quorum without that of Node %s: have at least %d control plane Nodes", members, name, minMembers)
+	}
+	return ""
+}
+
+// whyAway returns why a Node is away or can be at any time, or "". What its host reports counts, too: an update goes on
+// although its PoolbootConfig, and with it the slot, was deleted.
+func whyAway(node *corev1.Node) string {
+	switch state := agentv1.State(node.Annotations[agentv1.StateAnnotation]); {
+	case !util.IsNodeReady(node):
+		return fmt.Sprintf("Node %s is not Ready", node.Name)
+	case node.Annotations[agentv1.BegunAnnotation] != "", state == agentv1.Applying, state == agentv1.Rebooting, state == agentv1.Verifying:
+		return fmt.Sprintf("the update of Node %s has not ended", node.Name)
+	case node.Spec.Unschedulable:
+		return fmt.Sprintf("Node %s is cordoned: kubectl uncordon %s", node.Name, node.Name)
 	}
 	return ""
 }

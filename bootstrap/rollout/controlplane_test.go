@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
@@ -77,6 +78,13 @@ var _ = Describe("A control plane", func() {
 		Expect(c.WhyNotWithout(node)).To(ContainSubstring(why))
 	},
 		Entry("while another one is not Ready", "Node cp-1 is not Ready", func(c *rollout.ControlPlane) { c.Nodes[1].Status.Conditions[0].Status = corev1.ConditionUnknown }),
+		Entry("while another one is updated without a slot", "the update of Node cp-1 has not ended", func(c *rollout.ControlPlane) {
+			c.Nodes[1].Annotations = map[string]string{agentv1.BegunAnnotation: "a"}
+		}),
+		Entry("while the host of another one changes although nobody has told it so", "the update of Node cp-1 has not ended", func(c *rollout.ControlPlane) {
+			c.Nodes[1].Annotations = map[string]string{agentv1.StateAnnotation: string(agentv1.Applying)}
+		}),
+		Entry("while another one is cordoned", "Node cp-1 is cordoned: kubectl uncordon cp-1", func(c *rollout.ControlPlane) { c.Nodes[1].Spec.Unschedulable = true }),
 		Entry("while the member of another one is down", "etcd-cp-0", func(c *rollout.ControlPlane) { c.Pods[0].Status.Conditions[0].Status = corev1.ConditionFalse }),
 		Entry("while a static Pod of another one does not exist", "kube-apiserver-cp-1", func(c *rollout.ControlPlane) { c.Pods = append(c.Pods[:3], c.Pods[4:]...) }),
 		Entry("while only a Pod that is not static has the labels of a missing one", "kube-apiserver-cp-1", func(c *rollout.ControlPlane) { c.Pods[3].Annotations = nil }),
