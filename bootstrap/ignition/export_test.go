@@ -2,6 +2,7 @@ package ignition
 
 import (
 	"maps"
+	"path"
 	"slices"
 )
 
@@ -12,6 +13,12 @@ func Reserved() []string {
 	for _, directory := range reservedDirectories {
 		all = append(all, directory+"/")
 	}
+	for _, name := range controlPlanePaths {
+		if path.Ext(name) == "" {
+			name += "/"
+		}
+		all = append(all, name)
+	}
 	all = append(all, KubeletUnit, OwnUnitPrefix+"*", KubeletUnit+".d/"+kubeadmDropin, KubeletUnit+".d/"+OwnDropin, KubeletUnit+".d/"+WrapperDropin, KubeletUnit+".d/"+ReservedDropin)
 	for _, flag := range identityFlagNames {
 		all = append(all, "--"+flag)
@@ -21,5 +28,5 @@ func Reserved() []string {
 	}
 	all = slices.Concat(all, identitySettings, reservedVariables, bootTargetArguments)
 	slices.Sort(all)
-	return all
+	return slices.Compact(all)
 }
