@@ -256,6 +256,8 @@ func (g *guard) checkFile(place, name string, data []byte) {
 		g.checkDropin(place, unit, dropin, string(data))
 	case isPreset(name):
 		g.checkPreset(place, name, data)
+	case name == fstabPath:
+		g.checkFstab(place, data)
 	case bytes.HasPrefix(data, []byte("\x7fELF")): // a program, whose strings can contain any flag
 	default:
 		g.checkText(place, name, data)

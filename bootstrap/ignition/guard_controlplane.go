@@ -51,6 +51,21 @@ func (g *guard) checkMountUnit(place, unit string) {
 	}
 }
 
+// fstabPath has mounts, one in a line, of which the second field is the path.
+const fstabPath = "/etc/fstab"
+
+// checkFstab refuses mounts as checkControlPlane does.
+func (g *guard) checkFstab(place string, data []byte) {
+	if !g.ControlPlane {
+		return
+	}
+	for line := range strings.Lines(string(data)) {
+		if fields := strings.Fields(line); len(fields) > 1 && !strings.HasPrefix(fields[0], "#") && path.Clean(fields[1]) != "/" {
+			g.checkMount(place, fields[1])
+		}
+	}
+}
+
 // checkMount refuses a mount at, above or below a path of a control plane, which would hide it.
 func (g *guard) checkMount(place, at string) {
 	at = cleanPath(at)

@@ -66,6 +66,20 @@ var _ = Describe("Guard of a configuration for a control plane", func() {
 		Entry("a link", storage("links", `{"path":"/etc/systemd/system/var-lib-etcd.mount","target":"/opt/a"}`), "storage.links[0].path", "/var/lib/etcd"),
 	)
 
+	It("refuses a line of /etc/fstab that does, but for that of /", func() {
+		refused(fileWith("/etc/fstab", "# /dev/a /var xfs\n/dev/a / xfs\n\n/dev/b\t/var/lib/etcd/ xfs defaults 0 0\n"), "storage.files[0].contents", "a mount at /var/lib/etcd would hide")
+		Expect(controlPlane.Guard(parse(fileWith("/etc/fstab", "/dev/a / xfs\n/dev/b /var/log xfs\n")))).To(Succeed())
+		Expect(ignition.Guard(parse(fileWith("/etc/fstab", "/dev/b /var/lib/etcd xfs\n")))).To(Succeed())
+	})
+
+	It("refuses a drop-in of the kubelet with other static Pods than those of the control plane", func() {
+		for _, setting := range []string{"staticPodPath: /etc/other", `staticpodpath: ""`} {
+			document := fileWith("/etc/kubernetes/kubelet.conf.d/99-a.conf", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+setting+"\n")
+			refused(document, "storage.files[0].contents", "the control plane runs in static Pods: remove static")
+			Expect(ignition.Guard(parse(document))).To(Succeed())
+		}
+	})
+
 	It("refuses SSH keys of a user whose home is there", func() {
 		refused(`{"ignition":{"version":"3.5.0"},"passwd":{"users":[{"name":"etcd","homeDir":"/var/lib/etcd","sshAuthorizedKeys":["a"]}]}}`, "passwd.users[0].sshAuthorizedKeys", "use another user")
 	})

@@ -93,6 +93,9 @@ func (g *guard) checkKubeletConfig(place, name string, data []byte) {
 		if slices.ContainsFunc(identitySettings, func(reserved string) bool { return strings.EqualFold(reserved, setting) }) {
 			g.refuseSetting(place, name, setting)
 		}
+		if g.ControlPlane && strings.EqualFold(setting, "staticPodPath") {
+			g.refuse(place, "%s: the control plane runs in static Pods: remove %s", name, setting)
+		}
 	}
 }
 
