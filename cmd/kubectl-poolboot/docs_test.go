@@ -127,8 +127,8 @@ var _ = Describe("The documentation", func() {
 		Expect(named).To(ConsistOf(without))
 	})
 
-	It("has commands and flags in the page of tasks that exist", func() {
-		page, err := os.ReadFile(sourcetree.Path("docs", "tasks.md"))
+	DescribeTable("has commands and flags that exist", func(document string) {
+		page, err := os.ReadFile(sourcetree.Path("docs", document))
 		Expect(err).NotTo(HaveOccurred())
 		named := regexp.MustCompile("kubectl poolboot ([^`|\n]+)").FindAllStringSubmatch(string(page), -1)
 		Expect(len(named)).To(BeNumerically(">=", 10))
@@ -138,7 +138,9 @@ var _ = Describe("The documentation", func() {
 			Expect(command.Runnable()).To(BeTrue(), line[0])
 			Expect(command.ParseFlags(arguments)).To(Succeed(), line[0])
 		}
-	})
+	},
+		Entry("in the page of tasks", "tasks.md"), Entry("in the page of adoption", "adopt.md"),
+	)
 
 	DescribeTable("has the files that the examples in the help use",
 		func(name string) {

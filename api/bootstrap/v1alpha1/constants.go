@@ -161,7 +161,8 @@ const (
 	WaitingForClusterInfrastructureReason = "WaitingForClusterInfrastructure"
 	// The control plane is not initialized yet.
 	WaitingForControlPlaneReason = "WaitingForControlPlane"
-	// The Machine is a control-plane Machine. Use the bootstrap provider of the control plane.
+	// The Machine is a control-plane Machine. Use the bootstrap provider of the control plane, and adopt its Node:
+	// docs/adopt.md#the-control-plane.
 	ControlPlaneNotSupportedReason = "ControlPlaneNotSupported"
 	// The owner is a MachinePool. Use a MachineDeployment.
 	MachinePoolNotSupportedReason = "MachinePoolNotSupported"
@@ -278,8 +279,8 @@ const (
 	NodeOutsidePoolReason = "NodeOutsidePool"
 	// The Node of a host that has joined does not exist. Restart the kubelet, or remove the host.
 	NodeMissingReason = "NodeMissing"
-	// The Node has the label of a control plane. Remove a label that is wrong; of a real control plane, delete the
-	// PoolbootConfig that adopts the Node.
+	// The Node has the label of a control plane. Remove a label that is wrong. A Node of a real control plane can only
+	// be adopted for its own pool: docs/adopt.md#the-control-plane.
 	ControlPlaneNodeReason = "ControlPlaneNode"
 	// The PoolbootConfig is being deleted.
 	DeletingReason = "Deleting"

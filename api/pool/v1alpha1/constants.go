@@ -214,7 +214,7 @@ const (
 	// The expression of a gate is false, so no host begins an update. The message names the gate.
 	GateClosedReason = "GateClosed"
 	// The control plane can't be without one more host now, or Cluster API is changing it. It is looked at again every
-	// ten seconds.
+	// ten seconds: docs/adopt.md#the-control-plane.
 	ControlPlaneNotReadyReason = "ControlPlaneNotReady"
 	// The object of a gate can't be read, or the expression fails, so no host begins an update:
 	// docs/updates.md#update-gates.
