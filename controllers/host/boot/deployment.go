@@ -123,7 +123,7 @@ func (r *Phases) checkNetworkData(ctx context.Context, s *state) (*host.NetworkD
 	}
 	p, err := pool.OfRole(pools, s.Config.Status.PoolRole)
 	if err != nil {
-		return nil, nil // the data Secret, or the request, reports it
+		return nil, nil //nolint:nilerr // The data Secret, or the request, reports it.
 	}
 	_, err = r.NetworkData.Files(ctx, r.Client, s.host.Object, p.Name, pool.NetworkRendererOf(p, pools))
 	if invalid, ok := errors.AsType[*host.NetworkDataError](err); ok {
