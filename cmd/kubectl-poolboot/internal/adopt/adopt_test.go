@@ -11,7 +11,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/schema"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
@@ -118,7 +120,11 @@ var _ = Describe("adopt", func() {
 				shown = append(shown, b.Text)
 			}
 		}
-		Expect(shown).NotTo(BeEmpty())
+		Expect(shown).To(HaveLen(2))
 		Expect(shown[0]).To(MatchYAML(clitest.ExpectSuccess(clitest.Run("", New, command()...))))
+		var adoptingPool map[string]any
+		Expect(yaml.Unmarshal([]byte(shown[1]), &adoptingPool)).To(Succeed())
+		Expect(schema.Validate(poolv1.GroupVersion.WithKind("MachineConfigPool"), adoptingPool)).To(BeEmpty())
+		Expect(adoptingPool["spec"]).To(HaveKeyWithValue("adoption", "Follow"))
 	})
 })
