@@ -11,9 +11,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -88,51 +91,60 @@ func (r *Updates) reserveControlPlane(ctx context.Context, s *poolScope, h *host
 	if gate, err := closed(); gate != nil || err != nil { // without a hook, nothing is to be undone
 		return gate, err
 	}
-	for i := range machines {
-		isOwn := h.Machine != nil && machines[i].Name == h.Machine.Name
-		if err := r.setHook(ctx, &machines[i], !isOwn); err != nil {
-			return nil, err
-		}
+	if err := r.holdOthers(ctx, machines, []*bootstrapv1.PoolbootConfig{h.Config}); err != nil {
+		return nil, err
 	}
 	return closed()
 }
 
-// endsReservations reports whether the reconcile of a pool removes hooks: that of the control plane, or of worker,
-// which every Cluster has, if there is none.
-func (s *poolScope) endsReservations() bool {
-	return pool.IsOfControlPlane(*s.pool) || !pool.IsCustom(s.pool.Spec.PoolRole) && !slices.ContainsFunc(s.pools, pool.IsOfControlPlane)
-}
-
-// releaseControlPlane removes the hook from the Machines of the control plane that need it no longer: that of the host
-// that has a slot, and all if none has one.
-func (r *Updates) releaseControlPlane(ctx context.Context, s *poolScope) error {
-	machines, err := controlPlaneMachines(ctx, r.Client, s.cluster)
+// holdMachines makes the hooks follow from the slots of the pool of the control plane: whatever a crash or another
+// manager left or removed, and on new Machines. It needs no workload cluster, because one that can't be reached is when
+// Machines must be replaced. The pool of the control plane does this, or that of worker if there is none.
+func (r *Updates) holdMachines(ctx context.Context, cluster *clusterv1.Cluster, p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) error {
+	isOfControlPlane := pool.IsOfControlPlane(*p)
+	isFallback := !pool.IsCustom(p.Spec.PoolRole) && !slices.ContainsFunc(pools, pool.IsOfControlPlane)
+	if !workload.HasNodes(cluster, r.WatchFilterValue) || !isOfControlPlane && !isFallback {
+		return nil
+	}
+	machines, err := controlPlaneMachines(ctx, r.Client, cluster)
+	isHeld := func(machine clusterv1.Machine) bool { return metav1.HasAnnotation(machine.ObjectMeta, controlPlaneHook) }
+	hasSlots := isOfControlPlane && len(p.Status.Slots) > 0
+	if err != nil || !hasSlots && !slices.ContainsFunc(machines, isHeld) {
+		return err
+	}
+	live, err := workload.PoolsOfCluster(ctx, r.APIReader, workload.ClusterOfPool(p)) // another manager can have given slots since
 	if err != nil {
 		return err
 	}
-	slots := s.pool.Status.Slots
-	if !pool.IsOfControlPlane(*s.pool) {
-		slots = nil
-	}
-	machineOf := map[string]string{}
-	for _, h := range s.hosts {
-		if h.Machine != nil {
-			machineOf[h.Name()] = h.Machine.Name
+	var away []*bootstrapv1.PoolbootConfig
+	for _, p := range slices.DeleteFunc(live, func(p poolv1.MachineConfigPool) bool { return !pool.IsOfControlPlane(p) }) {
+		if p.Status.SlotsOpenTime == nil { // its slots are lost, and are built again
+			return nil
+		}
+		for _, slot := range p.Status.Slots {
+			config := &bootstrapv1.PoolbootConfig{}
+			if err := r.Client.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: slot.Host}, config); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("read PoolbootConfig %s of a host with a slot: %w", slot.Host, err)
+			}
+			away = append(away, config)
 		}
 	}
+	return r.holdOthers(ctx, machines, away)
+}
+
+// holdOthers adds the hook to all Machines but that of the host that is away, and removes it if no other host is.
+func (r *Updates) holdOthers(ctx context.Context, machines []clusterv1.Machine, away []*bootstrapv1.PoolbootConfig) error {
 	for i := range machines {
-		isOther := func(slot poolv1.UpdateSlot) bool { return machineOf[slot.Host] != machines[i].Name }
-		if slices.ContainsFunc(slots, isOther) {
-			continue
-		}
-		if err := r.setHook(ctx, &machines[i], false); err != nil {
+		machine := &machines[i]
+		isOther := func(config *bootstrapv1.PoolbootConfig) bool { return record.MachineName(config) != machine.Name }
+		if err := r.setHook(ctx, machine, slices.ContainsFunc(away, isOther)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// setHook adds the hook to a Machine, or removes it.
+// setHook adds the hook to a Machine, or removes it. The patch is locked: another manager can have added a hook since.
 func (r *Updates) setHook(ctx context.Context, machine *clusterv1.Machine, isHeld bool) error {
 	if isHeld == metav1.HasAnnotation(machine.ObjectMeta, controlPlaneHook) {
 		return nil
@@ -143,7 +155,7 @@ func (r *Updates) setHook(ctx context.Context, machine *clusterv1.Machine, isHel
 	} else {
 		delete(desired.Annotations, controlPlaneHook)
 	}
-	if err := r.Client.Patch(ctx, desired, client.MergeFrom(machine)); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Patch(ctx, desired, status.Locked(machine)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("annotation %s of Machine %s: %w", controlPlaneHook, client.ObjectKeyFromObject(machine), err)
 	}
 	return nil

@@ -7,16 +7,20 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 // newControlPlane returns a world whose hosts have a control plane with stacked etcd, and are adopted.
@@ -201,6 +205,71 @@ var _ = Describe("The pool of a control plane", func() {
 		w.setMember(ctx, 1, corev1.ConditionTrue)
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Annotations).To(HaveKey(agentv1.DrainedAnnotation))
+	})
+
+	It("gives the hooks back that something else removes, and one to a Machine that is new", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 3)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		for _, i := range []int{1, 2} {
+			machine := w.machine(ctx, i)
+			delete(machine.Annotations, controlPlaneHook)
+			Expect(w.management.Update(ctx, machine)).To(Succeed())
+		}
+		w.settle(ctx)
+		Expect(w.held(ctx)).To(Equal([]int{1, 2}))
+	})
+
+	It("keeps the hooks of a manager that began an update while another one had just looked", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 3)
+		slow, cluster, p := w.newManager(w.Write), &clusterv1.Cluster{}, &poolv1.MachineConfigPool{}
+		Expect(w.management.Get(ctx, clusterKey, cluster)).To(Succeed())
+		Expect(w.management.Get(ctx, poolKey, p)).To(Succeed())
+		Expect(slow.ChooseHosts(ctx, cluster, p, []poolv1.MachineConfigPool{*p}, func() error {
+			w.render(ctx, "rendered-worker-2")
+			w.settle(ctx)
+			return nil // it has nothing to write
+		})).Error().NotTo(HaveOccurred())
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		Expect(w.held(ctx)).To(Equal([]int{1, 2}))
+	})
+
+	It("removes its hooks if the workload cluster can't be reached before a host has a slot", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 3)
+		w.render(ctx, "rendered-worker-2")
+		isDown := false
+		clusters := w.reconciler.ClusterCache.(*controllertest.ClusterCache)
+		live, err := clusters.GetUncachedClient(ctx, clusterKey)
+		Expect(err).NotTo(HaveOccurred())
+		clusters.Live = interceptor.NewClient(live.(client.WithWatch), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if isDown {
+				return apierrors.NewTimeoutError("no leader", 1)
+			}
+			return c.List(ctx, list, opts...)
+		}})
+		w.afterWrite = func() { isDown = isDown || len(w.held(ctx)) == 2 }
+		for range 3 {
+			Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
+		}
+		Expect(isDown).To(BeTrue())
+		Expect(w.slots(ctx)).To(BeEmpty())
+		Expect(w.held(ctx)).To(BeEmpty())
+	})
+
+	It("updates no other host while one changes whose PoolbootConfig was deleted", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 3)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.reports(ctx, 0, agentv1.Applying, revisionOf(0, "rendered-worker-2"), "")
+		w.settle(ctx)
+		Expect(w.management.Delete(ctx, w.config(ctx, 0))).To(Succeed())
+		w.changeNode(ctx, 0, rollout.EndUpdate)
+		for range 3 {
+			Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
+		}
+		Expect(w.slots(ctx)).To(BeEmpty())
+		Expect(w.gatesCondition(ctx).Message).To(ContainSubstring("the update of Node host-0 has not ended"))
+		Expect(w.held(ctx)).To(BeEmpty())
 	})
 
 	It("leaves no hook behind when it is deleted", func(ctx SpecContext) {

@@ -48,8 +48,10 @@ func (r *Updates) ChooseHosts(
 	if failed == nil {
 		report()
 	}
-	if err == nil && failed == nil && s != nil && s.endsReservations() {
-		err = r.releaseControlPlane(ctx, s)
+	if failed == nil {
+		if held := r.holdMachines(ctx, cluster, p, pools); held != nil { // it is retried, also if the workload cluster can't be reached
+			err = held
+		}
 	}
 	r.reportNotChosen(p, errors.Join(err, failed))
 	switch {
