@@ -137,8 +137,8 @@ func (c *ControlPlane) whyProviderWorks() string {
 // maxConditionMessage is how many bytes of the message of another condition are repeated.
 const maxConditionMessage = 300
 
-// staticPods returns whether the static Pods of each Node are Ready, by Node and component, and all components. A kubelet
-// can create mirror Pods with any labels for its own Node, so those of other Nodes do not count.
+// staticPods returns whether the static Pods of each Node are Ready, by Node and component, and all components. A
+// kubelet can create mirror Pods with any labels for its own Node, so those of other Nodes do not count.
 func (c *ControlPlane) staticPods() (ready map[string]map[string]bool, components sets.Set[string]) {
 	ready, components = map[string]map[string]bool{}, sets.New[string]()
 	for i := range c.Pods {

@@ -85,8 +85,8 @@ func setKubeletSections(objects *input.Objects, pools []poolv1.MachineConfigPool
 	return errs
 }
 
-// warnUnselected names an object of OpenShift's that selects the pool arbiter, or no pool at all. It reports whether the
-// object selects one of the other pools.
+// warnUnselected names an object of OpenShift's that selects the pool arbiter, or no pool at all. It reports whether
+// the object selects one of the other pools.
 func warnUnselected(object client.Object, selector *metav1.LabelSelector, pools []poolv1.MachineConfigPool, arbiter poolv1.MachineConfigPool,
 	remark func(string, ...any),
 ) (isSelecting bool) {

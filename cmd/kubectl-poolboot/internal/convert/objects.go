@@ -235,8 +235,8 @@ func convertMeta(original metav1.ObjectMeta, namespace string) metav1.ObjectMeta
 	return metav1.ObjectMeta{Name: original.Name, Namespace: namespace, Labels: original.Labels, Annotations: annotations}
 }
 
-// checkConfig returns what the API server and the webhook would refuse in a MachineConfig of Poolboot, with these pools,
-// and names what the webhook would warn of.
+// checkConfig returns what the API server and the webhook would refuse in a MachineConfig of Poolboot, with these
+// pools, and names what the webhook would warn of.
 func checkConfig(config *poolv1.MachineConfig, pools []poolv1.MachineConfigPool, remark func(string, ...any)) field.ErrorList {
 	warnings, errs := input.ValidateConfig(config, pools...)
 	for _, warning := range warnings {

@@ -86,8 +86,8 @@ func (o *Objects) readOpenShiftPool(raw []byte) (client.Object, error) {
 	return &ours, nil
 }
 
-// dropForControlPlane removes the fields that the pool of the control plane can't have, and lists those that differ from
-// what it does without them.
+// dropForControlPlane removes the fields that the pool of the control plane can't have, and lists those that differ
+// from what it does without them.
 func (o *Objects) dropForControlPlane(p *poolv1.MachineConfigPool) {
 	isDefault := isEmptySelector(p) || slices.ContainsFunc([]string{Master, poolv1.RoleControlPlane}, func(role string) bool {
 		return reflect.DeepEqual(p.Spec.NodeSelector, &metav1.LabelSelector{MatchLabels: map[string]string{poolv1.NodeRoleLabelPrefix + role: ""}})
