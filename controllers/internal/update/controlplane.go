@@ -107,7 +107,9 @@ func (r *Updates) holdMachines(ctx context.Context, cluster *clusterv1.Cluster, 
 		return nil
 	}
 	machines, err := controlPlaneMachines(ctx, r.Client, cluster)
-	isHeld := func(machine clusterv1.Machine) bool { return metav1.HasAnnotation(machine.ObjectMeta, controlPlaneHook) }
+	isHeld := func(machine clusterv1.Machine) bool {
+		return metav1.HasAnnotation(machine.ObjectMeta, controlPlaneHook)
+	}
 	hasSlots := isOfControlPlane && len(p.Status.Slots) > 0
 	if err != nil || !hasSlots && !slices.ContainsFunc(machines, isHeld) {
 		return err
