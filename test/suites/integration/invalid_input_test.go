@@ -168,7 +168,7 @@ var _ = Describe("Invalid input", func() {
 			}
 			return pool
 		}, "spec.node.taints[1]", "Duplicate"),
-		Entry("a control plane pool", func(t *tenant.Tenant) client.Object { return t.Pool("control-plane") }, "spec.poolRole", "control plane"),
+		Entry("a control plane pool with the name that OpenShift has for it as its role", func(t *tenant.Tenant) client.Object { return t.Pool("master") }, "spec.poolRole", "control-plane"),
 		Entry("two types of join", func(*tenant.Tenant) client.Object {
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
 			config.Spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet, Kubeadm: bootstrapv1.KubeadmJoin{CRISocket: "/run/a.sock"}}

@@ -120,11 +120,13 @@ var _ = Describe("adopt", func() {
 				shown = append(shown, b.Text)
 			}
 		}
-		Expect(shown).To(HaveLen(2))
+		Expect(shown).To(HaveLen(3))
 		Expect(shown[0]).To(MatchYAML(clitest.ExpectSuccess(clitest.Run("", New, command()...))))
-		var adoptingPool map[string]any
-		Expect(yaml.Unmarshal([]byte(shown[1]), &adoptingPool)).To(Succeed())
-		Expect(schema.Validate(poolv1.GroupVersion.WithKind("MachineConfigPool"), adoptingPool)).To(BeEmpty())
-		Expect(adoptingPool["spec"]).To(HaveKeyWithValue("adoption", "Follow"))
+		for i, field := range map[int][2]string{1: {"adoption", "Follow"}, 2: {"poolRole", "control-plane"}} {
+			var p map[string]any
+			Expect(yaml.Unmarshal([]byte(shown[i]), &p)).To(Succeed())
+			Expect(schema.Validate(poolv1.GroupVersion.WithKind("MachineConfigPool"), p)).To(BeEmpty())
+			Expect(p["spec"]).To(HaveKeyWithValue(field[0], field[1]))
+		}
 	})
 })
