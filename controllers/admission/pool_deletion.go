@@ -57,11 +57,13 @@ func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.Machin
 		why = append(why, fmt.Sprintf("%d host(s) are in it or would boot into it, and no other pool takes them: %s; give them the labels of another pool, "+
 			"or delete their Machines (of hosts without one, the PoolbootConfigs)", len(hosts), excerpt.Names(maxNames, hosts)))
 	}
-	if !pool.IsCustom(p.Spec.PoolRole) && len(others) > 0 {
-		var names []string
-		for i := range others {
+	var names []string
+	for i := range others {
+		if p.Spec.PoolRole == poolv1.RoleWorker && pool.IsCustom(others[i].Spec.PoolRole) {
 			names = append(names, others[i].Name)
 		}
+	}
+	if len(names) > 0 {
 		why = append(why, fmt.Sprintf("%d pool(s) of Cluster %s inherit from it: %s; delete those first", len(names), p.Spec.ClusterName, excerpt.Names(maxNames, names)))
 	}
 	if len(why) == 0 {

@@ -119,6 +119,8 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 			Expect(deletion(p, objects...)).To(Succeed())
 		},
 		Entry("without Machines", newPool("infra", "infra"), cluster(), newPool("worker", "worker"), machine("plain", "c1", "worker")),
+		Entry("for the worker pool beside that of the control plane, which inherits nothing", newPool("worker", "worker"), cluster(), newPool("master", "control-plane")),
+		Entry("for the pool of the control plane, from which none inherits", newPool("master", "control-plane"), cluster(), newPool("worker", "worker"), newPool("infra", "infra")),
 		Entry("for the last pool, the worker pool", newPool("worker", "worker"), cluster(), newPool("worker", "worker")),
 		Entry("with only Machines of another Cluster", newPool("infra", "infra"), cluster(), machine("other", "c2", "infra")),
 		Entry("for the worker pool with only pools of another Cluster", newPool("worker", "worker"), cluster(),
