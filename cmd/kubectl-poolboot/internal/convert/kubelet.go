@@ -212,7 +212,7 @@ func checkSections(objects *input.Objects, pools []poolv1.MachineConfigPool, of 
 		if len(wrong) > 0 {
 			errs = append(errs, objects.Refuse(input.OpenShiftKubeletKind.Kind, config.Name, wrong))
 			delete(sections, config.Name)
-		} else if pools[i].Spec.PoolRole == poolv1.RoleWorker {
+		} else if pools[i].Name == poolv1.RoleWorker {
 			ofWorker, workerComputes = own, config.Spec.AutoSizingReserved
 		}
 	}
@@ -224,7 +224,7 @@ func checkSections(objects *input.Objects, pools []poolv1.MachineConfigPool, of 
 func warnInherited(pools []poolv1.MachineConfigPool, of map[string]*input.KubeletConfig, remark func(string, ...any)) {
 	var worker poolv1.MachineConfigPool
 	for _, p := range pools {
-		if p.Spec.PoolRole == poolv1.RoleWorker {
+		if p.Name == poolv1.RoleWorker {
 			worker = p
 		}
 		if !pool.IsCustom(p.Spec.PoolRole) || of[p.Name] == nil {

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -57,9 +59,11 @@ func (o own) written(of input.Item) *unstructured.Unstructured {
 
 // has reports whether one of the pools has a role in the Cluster for which objects are converted.
 func (o own) has(role string) bool {
-	return slices.ContainsFunc(o.pools, func(p poolv1.MachineConfigPool) bool {
-		return p.Spec.PoolRole == role && p.Spec.ClusterName == o.cluster && p.Namespace == o.namespace
-	})
+	ofOther := func(p poolv1.MachineConfigPool) bool {
+		return p.Spec.ClusterName != o.cluster || p.Namespace != o.namespace
+	}
+	_, err := pool.OfRole(slices.DeleteFunc(slices.Clone(o.pools), ofOther), role)
+	return !errors.As(err, new(*pool.NotFoundError))
 }
 
 // keyOf returns the key of an object among those of the result, most of which are in one namespace.
