@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -119,6 +120,29 @@ var _ = Describe("An adopted host", func() {
 		w.settle(ctx)
 		Expect(w.slots(ctx)).NotTo(ContainElement(hostName(0)))
 		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.AdoptionPreviewReason))
+	})
+
+	It("can get what it is told to be before it compares anything, also when its agent is installed again", func(ctx SpecContext) {
+		w := begin(ctx)
+		expectAsFound := func() {
+			GinkgoHelper()
+			w.settle(ctx)
+			secret := secretOf(w.config(ctx, 0), nil)
+			Expect(w.management.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+			Expect(assignment.Revision(secret.Data[bootstrapv1.AssignmentKey])).To(Equal(w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation]))
+			Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.NextAnnotation))
+		}
+		w.changeNode(ctx, 0, func(node *corev1.Node) {
+			node.Annotations[agentv1.AgentAnnotation], node.Annotations[agentv1.ReportVersionAnnotation] = "v0.1.0", "1"
+		})
+		expectAsFound()
+		starts(ctx, w)
+		Expect(w.node(ctx, 0).Annotations).To(HaveKey(agentv1.NextAnnotation))
+		w.changeNode(ctx, 0, func(node *corev1.Node) {
+			delete(node.Annotations, agentv1.CurrentAnnotation)
+			delete(node.Annotations, agentv1.StateAnnotation)
+		})
+		expectAsFound()
 	})
 
 	It("is told why it can't be compared with its pool", func(ctx SpecContext) {

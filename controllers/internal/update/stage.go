@@ -22,6 +22,9 @@ func (r *Updates) stage(ctx context.Context, h *host, in poolContext) error {
 		return nil
 	}
 	if record.IsAsFound(h.Config) {
+		if h.Report.Current != h.Desired() { // its agent gets that first: only one document is stored
+			return r.nameNext(ctx, h, "")
+		}
 		return r.stagePreview(ctx, h, in)
 	}
 	named, entry := h.Node.Annotations[agentv1.NextAnnotation], rollout.StagingOf(in.pool.Status.Staging, h.Name())

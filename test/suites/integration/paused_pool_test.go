@@ -36,7 +36,7 @@ var _ = Describe("A paused pool", func() {
 		Eventually(ctx, func() ([]string, error) {
 			table, err := lab.Kubectl(ctx, lab.Management, "get", "pbpool", "infra", "--namespace", t.Namespace, "--no-headers")
 			return strings.Fields(table), err
-		}).Should(HaveExactElements("infra", "False", "RolloutPaused", "1", "0", "0", "0", Not(BeEmpty())), "the last column is the age")
+		}).Should(HaveExactElements("infra", "False", "RolloutPaused", "1", "0", "0", Not(BeEmpty())), "the last column is the age")
 		message, err := getPoolCondition(infra, poolv1.UpdatedCondition)(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		var rendered poolv1.MachineConfigList
