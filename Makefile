@@ -109,7 +109,7 @@ SEQUENTIAL := bootstrap/agent bootstrap/agent/accounts bootstrap/agent/hostfiles
 RACE := go list ./bootstrap/... ./controllers/... | grep -v $(SEQUENTIAL:%=-e '/%$$')
 
 # LONGEST are the suites that take longest.
-LONGEST := test/suites/integration test/suites/e2e test/suites/controlplane test/suites/clusterctl test/suites/hosts test/suites/operator test/suites/updates test/suites/soak test/suites/move test/suites/install
+LONGEST := test/suites/integration test/suites/e2e test/suites/clusterctl test/suites/hosts test/suites/operator test/suites/updates test/suites/soak test/suites/move test/suites/install
 
 # Lint runs the analyzers of go vet. Here, go vet would analyze all dependencies once more for each kind of build.
 .PHONY: test
@@ -159,6 +159,10 @@ test-machine-arm64: AGENT_ARCHITECTURES := amd64 arm64
 test-machine-arm64: $(REAL_PARTS) build ## Boot the Debian image for arm64 in QEMU on amd64, from UEFI into a pool (needs root; an hour).
 	@$(MAKE) --no-print-directory image KERNEL=$(KERNEL)
 	POOLBOOT_TEST_ARM64_IMAGE=$(IMAGE) go test -v -count 1 -timeout 1h ./test/suites/machine/ -ginkgo.focus arm64
+
+.PHONY: test-control-plane
+test-control-plane: rootfs $(REAL_PARTS) $(BIN)/control-plane.tar build ## Update a control plane on three hosts, with Cluster API's real kubeadm providers and stacked etcd (needs root; ten minutes).
+	POOLBOOT_TEST_CONTROL_PLANE=1 go test -v -count 1 -timeout 40m ./test/suites/controlplane/
 
 .PHONY: test-kubelets
 test-kubelets: binaries $(foreach release,$(OLDER_KUBELETS),$(BIN)/kubelets/$(release)/kubelet) ## Run adoption, re-registration and restart of Nodes with the kubelets of three Kubernetes releases, built from source.
@@ -274,7 +278,7 @@ build-agent: ## Build the agent for the architectures of hosts into bin/agents.
 	done
 
 .PHONY: binaries
-binaries: rootfs $(REAL_PARTS) $(BIN)/control-plane.tar $(BIN)/promrules management-parts build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition, containerd, Cluster API, and a root file system.
+binaries: rootfs $(REAL_PARTS) $(BIN)/promrules management-parts build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition, containerd, Cluster API, and a root file system.
 
 .PHONY: management-parts
 management-parts: $(addprefix $(BIN)/,kube-proxy kube-router clusterctl cluster-api/images.tar) ## Build clusterctl, the images of Cluster API and cert-manager that it installs in tests, and the network of the Nodes there.
