@@ -17,8 +17,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// variable is the environment variable with which the suite runs: three control planes take most of two processors, and
-// other suites that run beside it are late.
+// variable is the environment variable with which the suite runs: three hosts of a control plane take most of two
+// processors, and other suites that run beside it are late.
 const variable = "POOLBOOT_TEST_CONTROL_PLANE"
 
 const (
