@@ -97,6 +97,7 @@ var table = map[string]Outlook{
 	bootstrapv1.UpdateApplyingFirmwareReason:          Waits,
 	bootstrapv1.FirmwareFailedReason:                  NeedsPerson,
 	bootstrapv1.UpdateVerifyingReason:                 Waits,
+	bootstrapv1.UpdateOverdueReason:                   NeedsPerson,
 	bootstrapv1.UpdateDegradedReason:                  NeedsPerson,
 	bootstrapv1.UpdateUnreconcilableReason:            NeedsPerson,
 	bootstrapv1.AssignmentFailedReason:                NeedsPerson,

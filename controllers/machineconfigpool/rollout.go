@@ -40,7 +40,7 @@ func phaseOf(c *bootstrapv1.PoolbootConfig) phase {
 	}
 	switch condition.Reason {
 	case bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateVerifyingReason,
-		bootstrapv1.UpdateApplyingFirmwareReason, bootstrapv1.FirmwareFailedReason:
+		bootstrapv1.UpdateApplyingFirmwareReason, bootstrapv1.FirmwareFailedReason, bootstrapv1.UpdateOverdueReason:
 		return updating
 	case bootstrapv1.UpdateWaitingReason, bootstrapv1.UpdateFailingReason, bootstrapv1.UnitsFailingReason:
 		if c.Status.Update.Stage != "" { // its agent was told, or something fails that the update needs

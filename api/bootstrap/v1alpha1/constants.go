@@ -308,6 +308,9 @@ const (
 	FirmwareFailedReason = "FirmwareFailed"
 	// The host was changed, and its Node must stay Ready for minReadySeconds.
 	UpdateVerifyingReason = "Verifying"
+	// The host is changed, reboots or is verified for 10 minutes longer than readyDeadlineSeconds. Check its console,
+	// or replace it: docs/updates.md#when-an-update-stops.
+	UpdateOverdueReason = "UpdateOverdue"
 	// An update failed, and what it had changed was undone, or the host differs from its configuration. Correct the
 	// configuration or the host, or run kubectl poolboot rollout retry: docs/updates.md#force-a-host.
 	UpdateDegradedReason = "Degraded"

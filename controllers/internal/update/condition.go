@@ -198,8 +198,8 @@ func (h *host) inUpdate(o outcome) *metav1.Condition {
 		}
 	}
 	if isLate, _ := h.overdue(o.in.pool, o.now); isLate {
-		message += fmt.Sprintf(". The stage began at %s, which is longer ago than spec.updates.readyDeadlineSeconds of its pool allows: check the console of the host, or replace it",
-			h.Config.Status.Update.StageTime.UTC().Format(time.RFC3339))
+		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateOverdueReason, "%s. The stage began at %s, which is longer ago than spec.updates.readyDeadlineSeconds of its pool allows: "+
+			"check the console of the host, or replace it", message, h.Config.Status.Update.StageTime.UTC().Format(time.RFC3339))
 	}
 	return newUpdated(metav1.ConditionFalse, string(h.Report.State), "%s", message)
 }

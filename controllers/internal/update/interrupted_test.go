@@ -70,7 +70,7 @@ var _ = Describe("A host that is interrupted in the middle of its update", func(
 		w.settle(ctx)
 		Expect(w.machine(ctx, 0)).NotTo(paused)
 		Expect(w.told(ctx)).To(Equal([]int{0}))
-		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateRebootingReason), HaveField("Message", ContainSubstring("check the console of the host"))))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateOverdueReason), HaveField("Message", ContainSubstring("check the console of the host"))))
 
 		By("powering it on")
 		w.changeNode(ctx, 0, func(node *corev1.Node) { setReady(node, true) })

@@ -86,9 +86,9 @@ var _ = Describe("explain machine and explain node of a running host", func() {
 			Expect(r.Code).To(Equal(code), r.ErrOut)
 		},
 		Entry("a drain within its time", 0, inStage(bootstrapv1.UpdateDraining, time.Minute), "", "Draining", "Pod web remains"),
-		Entry("a drain past drainTimeoutSeconds", 2, inStage(bootstrapv1.UpdateDraining, time.Hour), "", "Draining", "Pod web remains", "Pod web remains"),
+		Entry("a drain past drainTimeoutSeconds", 0, inStage(bootstrapv1.UpdateDraining, time.Hour), "", "Draining", "Pod web remains"),
 		Entry("a host that reboots, whose Node is not Ready", 0, inStage(bootstrapv1.UpdateRebooting, time.Minute), "", "Rebooting", "it reboots"),
-		Entry("a host that does not return from its reboot", 2, inStage(bootstrapv1.UpdateRebooting, 5*time.Hour), "", "Rebooting", "it reboots, check its console", "it reboots, check its console"),
+		Entry("a host that does not return from its reboot", 2, inStage(bootstrapv1.UpdateRebooting, 5*time.Hour), "", "UpdateOverdue", "it reboots, check its console", "it reboots, check its console"),
 		Entry("a gate that can't be read", 2, func(*bootstrapv1.UpdateStatus) {}, "  updates: {gates: [{name: ceph}]}\n", "Waiting", "Node infra-x7k2m waits",
 			"MachineConfigPool edge/infra: the gate ceph can't be read: give it this right"),
 	)
@@ -98,6 +98,15 @@ var _ = Describe("explain machine and explain node of a running host", func() {
 		Expect(r.Code).To(BeZero(), r.ErrOut)
 		Expect(answer.Node).To(Equal("infra-x7k2m"))
 	}, Entry("its host", "rack1-u12"), Entry("its PoolbootConfig", "infra-x7k2m-config"))
+
+	It("print that a Node is not Ready, and nothing to do, because it can become Ready", func() {
+		record.RevokeToken(h.config)
+		conditions.Set(h.config, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.NodeNotReadyReason, Message: "Node infra-x7k2m is not Ready"})
+		conditions.Set(h.config, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.NodeNotReadyReason, Message: "NodeInPool: Node infra-x7k2m is not Ready"})
+		_, r := h.asked(true, "node", "infra-x7k2m")
+		Expect(r.Out).To(And(MatchRegexp(`Stage: +NotReady for \S+: NodeInPool: Node infra-x7k2m is not Ready`), HaveSuffix("To do:\n  nothing\n")))
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+	})
 
 	It("print no NotReady for a Node that is Ready and has the labels of two pools", func() {
 		record.RevokeToken(h.config)

@@ -201,7 +201,7 @@ func (b *bootReport) addVerdict(s *subject) {
 	isFollowed := err == nil && rollout.IsInPool(of.Spec.PoolRole, s.config)
 	reason := conditions.GetReason(s.config, clusterv1.ReadyCondition)
 	isInVerdict := isFollowed && (reason == conditions.GetReason(s.config, bootstrapv1.NodeInPoolCondition) || reason == conditions.GetReason(s.config, bootstrapv1.PoolDecidedCondition))
-	if conditions.IsFalse(s.config, clusterv1.ReadyCondition) && b.Stage != record.StageDeleting && !isWaiting(s.config) && !isInVerdict {
+	if outlook.NeedsAction(conditions.Get(s.config, clusterv1.ReadyCondition)) && !isInVerdict {
 		b.Todo = append(b.Todo, b.Message)
 	}
 	if isFollowed {

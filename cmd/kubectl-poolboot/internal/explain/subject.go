@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -20,7 +19,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
@@ -56,11 +54,6 @@ type subject struct {
 // addUnseen notes an object that could not be read, and why.
 func (s *subject) addUnseen(what string, err error) {
 	s.unseen = append(s.unseen, what+": "+err.Error())
-}
-
-// isWaiting reports whether a PoolbootConfig that is not Ready waits for a step that needs no person.
-func isWaiting(config *bootstrapv1.PoolbootConfig) bool {
-	return outlook.Of(conditions.GetReason(config, clusterv1.ReadyCondition)) == outlook.Waits
 }
 
 // nodeName returns the name that the Node has or will have; "" while it depends on a host that is not chosen.

@@ -81,10 +81,10 @@ func (p *followedPool) observe(h HostStatus) {
 	p.told[h.PoolbootConfig] = told
 }
 
-// isStuck reports whether a host needs a user to act before it is updated. A Node that is not Ready can become Ready,
-// and what failed before the host is to run something else can work with that.
+// isStuck reports whether a host needs a user to act before it is updated. What failed before the host is to run
+// something else can work with that.
 func (p *followedPool) isStuck(h HostStatus) bool {
-	if !h.IsWrong || h.State == bootstrapv1.NodeNotReadyReason || h.State == bootstrapv1.UnitsFailingReason && !h.runsDesired() {
+	if !h.IsWrong || h.State == bootstrapv1.UnitsFailingReason && !h.runsDesired() {
 		return false
 	}
 	told := p.told[h.PoolbootConfig]

@@ -111,7 +111,7 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 		h.Since = began.Time
 		h.isDrainLate = h.State == bootstrapv1.UpdateDrainingReason && time.Since(began.Time) > time.Duration(p.Spec.Updates.DrainTimeout())*time.Second
 	}
-	h.addNode(p, config)
+	h.addNode(config)
 	h.isAway = h.IsInUpdate || !record.IsNodeInPool(config) && !record.IsNodeOutsidePool(config)
 	return h
 }
@@ -123,21 +123,20 @@ const staging = "Staging"
 const stageLag = 10 * time.Second
 
 // addNode replaces the state of a host by what is wrong with its Node, unless its update failed. A Node can be not
-// Ready while an update interrupts its host, for as long as a stage can last, and while Cluster API works on its
-// Machine. Being told what to run, or drained, is no reason.
-func (h *HostStatus) addNode(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) {
+// Ready while an update interrupts its host, and while Cluster API works on its Machine. Being told what to run, or
+// drained, is no reason.
+func (h *HostStatus) addNode(config *bootstrapv1.PoolbootConfig) {
 	update := &config.Status.Update
-	isInterrupted := rollout.IsInterrupted(config)
-	isOverdue := isInterrupted && rollout.StageLeft(config, rollout.StageDeadline(p), time.Now()) == 0
-	if h.IsWrong = h.IsWrong || isOverdue; h.IsWrong {
+	if h.IsWrong {
 		return
 	}
-	isExpected := isInterrupted || update.UnavailableReason == bootstrapv1.UnavailableMachineChanging
+	isExpected := rollout.IsInterrupted(config) || update.UnavailableReason == bootstrapv1.UnavailableMachineChanging
 	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.NodeInPoolCondition} {
 		c := conditions.Get(config, kind)
-		if outlook.NeedsAction(c) || outlook.IsWrong(c) && !isExpected && (update.Stage == "" || time.Since(c.LastTransitionTime.Time) > stageLag) {
+		isLasting := !h.IsWrong && outlook.IsWrong(c) && !isExpected && (update.Stage == "" || time.Since(c.LastTransitionTime.Time) > stageLag)
+		if isWrong := outlook.NeedsAction(c); isWrong || isLasting {
 			h.State, h.Since, h.Message = c.Reason, c.LastTransitionTime.Time, c.Message
-			h.IsWrong, h.IsUpdated = true, false
+			h.IsWrong, h.isRetrying, h.IsUpdated = isWrong, !isWrong, false
 		}
 	}
 }

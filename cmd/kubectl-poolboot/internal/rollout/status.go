@@ -51,9 +51,9 @@ each of them, or it failed or is paused.
 
 Exit codes: 0 if all hosts run what the pool renders, and without --watch also while hosts are being updated, or what
 fails is retried. 1 if a host does not boot until you act, an update failed or is not possible, an agent does not
-answer, a host was changed by hand, a Node does not exist, has not the labels of one pool or is not Ready outside of an
-update, a host without an agent runs another config, the pool cannot be rendered, an update gate cannot be read, or
---timeout expires and nothing below holds. 2 if the pool is paused and something waits, if hosts wait and the
+answer, a host was changed by hand or is in a stage of its update for too long, a Node does not exist or has not the
+labels of one pool, a host without an agent runs another config, the pool cannot be rendered, an update gate cannot be
+read, or --timeout expires and nothing below holds. 2 if the pool is paused and something waits, if hosts wait and the
 maintenance window or an update gate is closed or unavailable hosts take all places, or if a drain takes longer than
 spec.updates.drainTimeoutSeconds; --watch waits for all but the pause until --timeout expires. 3 with --watch and a POOL
 if it hands out another config before all hosts run the first.`,
@@ -214,7 +214,7 @@ func (s summary) hold() string {
 
 // isWaiting reports whether a host is to be updated.
 func (s summary) isWaiting() bool {
-	return slices.ContainsFunc(s.hosts, func(h HostStatus) bool { return !h.IsUpdated && (!h.IsWrong || !h.runsDesired()) })
+	return slices.ContainsFunc(s.hosts, func(h HostStatus) bool { return !h.IsUpdated && (!h.IsWrong && !h.isRetrying || !h.runsDesired()) })
 }
 
 // failure returns what a user must correct, or nil.
@@ -234,7 +234,7 @@ func (s summary) failureOf(isFailed func(HostStatus) bool) error {
 }
 
 // ToDo returns what a person must do for a host that is in a pool, as status says it. A pause, a closed window, a
-// closed gate and what is retried require nothing.
+// closed gate, a drain and what is retried require nothing.
 func ToDo(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) (tasks []string) {
 	if !isIn(p, config) {
 		return nil
@@ -243,7 +243,7 @@ func ToDo(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) (task
 	if err := newSummary(p, []HostStatus{h}).failureOf(func(HostStatus) bool { return false }); err != nil {
 		tasks = append(tasks, err.Error())
 	}
-	if h.IsWrong || h.isDrainLate {
+	if h.IsWrong {
 		tasks = append(tasks, h.Message)
 	}
 	return tasks

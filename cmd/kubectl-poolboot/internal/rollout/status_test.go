@@ -238,8 +238,21 @@ var _ = Describe("status", func() {
 		Entry("its labels name no pool", func() *bootstrapv1.PoolbootConfig {
 			return withNode(done("a"), "NodeOutsidePool", "no pool selects the labels of Node a")
 		}, "NodeOutsidePool", "no pool selects the labels of Node a"),
-		Entry("its kubelet has stopped", func() *bootstrapv1.PoolbootConfig { return withNode(done("a"), "NodeNotReady", "Node a is not Ready") }, "NodeNotReady", "Node a is not Ready"),
 	)
+
+	It("has a Node that is not Ready as a problem that is retried, and not as a failure", func() {
+		s := newSite(nil, withNode(done("a"), "NodeNotReady", "Node a is not Ready"), done("b"))
+		r := s.run("status")
+		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 2/2 2 0 <none> host a: NodeNotReady: Node a is not Ready"))
+		Expect(r.Code).To(BeZero())
+		r = s.run("status", "infra")
+		Expect(clitest.Rows(r.Out)[1]).To(Equal("bmh-a a NodeNotReady rendered-infra-1 rendered-infra-1 12m is not Ready"))
+		Expect(r.Code).To(BeZero())
+	})
+
+	It("is not held back by a Node that is not Ready if nothing waits", func() {
+		Expect(newSite(closed, withNode(done("a"), "NodeNotReady", "Node a is not Ready")).run("status").Code).To(BeZero())
+	})
 
 	DescribeTable("does not call a Node failed that is expected to be not Ready", func(change func(*bootstrapv1.PoolbootConfig), code int) {
 		host := withNode(applies("a"), "NodeNotReady", "Node a is not Ready")
@@ -253,20 +266,20 @@ var _ = Describe("status", func() {
 			c.Status.Update.Stage, c.Status.Conditions[1].LastTransitionTime = bootstrapv1.UpdateStarting, metav1.Now()
 		}, 0),
 		Entry("but one that does not return from its update", func(c *bootstrapv1.PoolbootConfig) {
-			c.Status.Update.Stage, c.Status.Update.StageTime = bootstrapv1.UpdateRebooting, &metav1.Time{Time: time.Now().Add(-time.Hour)}
+			c.Status.Update.Stage, c.Status.Conditions[0].Reason = bootstrapv1.UpdateRebooting, bootstrapv1.UpdateOverdueReason
 		}, 1),
 		Entry("while Cluster API changes the Machine", func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Update.UnavailableReason = bootstrapv1.UnavailableMachineChanging
 		}, 0),
 	)
 
-	It("calls a Node failed that is not Ready when its host is told what to run, and its agent does not answer", func() {
+	It("has a Node as a problem that is not Ready when its host is told what to run, and its agent does not answer", func() {
 		told := withNode(newHost("a", oldConfig, newConfig, metav1.ConditionFalse, "Waiting", "its agent has 10m0s to answer"), "NodeNotReady", "Node a is not Ready")
 		told.Status.Update.Stage, told.Status.Update.StageTime, told.Status.Update.UnansweredTime = bootstrapv1.UpdateStarting, ptr.To(metav1.Now()), ptr.To(metav1.Now())
 		s := newSite(nil, told)
 		r := s.run("status")
-		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 0/1 1 1 <none> host a: NodeNotReady: Node a is not Ready"))
-		Expect(r.Code).To(Equal(1))
+		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 0/1 1 0 <none> host a: NodeNotReady: Node a is not Ready"))
+		Expect(r.Code).To(BeZero())
 		Expect(clitest.Rows(s.run("status", "infra").Out)[1]).To(Equal("bmh-a a NodeNotReady rendered-infra-0 rendered-infra-1 12m is not Ready"))
 	})
 
