@@ -59,7 +59,9 @@ Objects in files are merged with those in the cluster as kubectl apply merges th
 With --node, show what the pool of a host that was adopted and is as it was found would change on it, as its agent
 reports it: paths, units, accounts and kernel arguments with how they differ, and the strongest effect on the host.
 
-Exit codes: 0 without a difference, 1 with one, 2 for an error.`,
+A pool that can't be rendered whatever the files have is noted, and not compared.
+
+Exit codes: 0 without a difference, 1 with one, 2 for an error, also of a single pool with the files.`,
 		Example: `  # What would this MachineConfig change?
   kubectl poolboot diff -f machineconfigs/51-infra.yaml
 
@@ -110,9 +112,6 @@ func (o *options) run(ctx context.Context, args []string) error {
 	for _, note := range notes {
 		fmt.Fprintln(o.streams.ErrOut, "note:", note)
 	}
-	if err != nil {
-		return err
-	}
 	for i, difference := range differences {
 		if i > 0 {
 			fmt.Fprintln(o.streams.Out)
@@ -121,10 +120,10 @@ func (o *options) run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	if len(differences) > 0 {
+	if err == nil && len(differences) > 0 {
 		return errDifferent
 	}
-	return nil
+	return err
 }
 
 // setNamespaces gives every object without a namespace that of the command line, as kubectl does, and refuses objects

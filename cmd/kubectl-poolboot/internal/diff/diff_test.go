@@ -309,12 +309,28 @@ $`))
 
 	It("exits with 2 when a pool could no longer be rendered", func() {
 		r := runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Config("60-devel", "worker", `{kernelType: 64k-pages, extensions: [kernel-devel]}`)))
-		clitest.ExpectError(r, 2, `the pools of Cluster edge/infra-1: MachineConfig "60-devel": spec.extensions`)
+		clitest.ExpectError(r, 2, `the pools infra, worker of Cluster edge/infra-1: MachineConfig "60-devel": spec.extensions`)
 		r = runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml",
 			clitest.Config("60-files", "worker", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /opt/b/1}, {path: /opt/b/2}]}}}`),
 			clitest.Config("61-link", "worker", `{config: {ignition: {version: 3.2.0}, storage: {links: [{path: /opt/b, target: /opt/c}]}}}`)))
+		Expect(r.ErrOut).To(HaveSuffix("\nso these can't be rendered: the pools infra, worker of Cluster edge/infra-1\n"))
 		Expect(r.ErrOut).To(MatchRegexp(`(?s)^error: \S*new.yaml: document 1: line \d+: MachineConfig "60-files": spec.config.storage.files\[0\]: together with ` +
 			`spec.config.storage.links\[0\] of MachineConfig "61-link" \(\S*new.yaml: document 2: line \d+\): /opt/b/1: [^\n]*\n\S*new.yaml: document 1: line \d+: .*files\[1\]`))
+	})
+
+	It("compares the other pools while one can't be rendered, whose fault is in the cluster", func() {
+		conflict := []string{clitest.Config("61-file", "infra", ignition("storage: {files: [{path: /etc/x}]}")), clitest.Config("62-below", "infra", ignition("storage: {files: [{path: /etc/x/y}]}"))}
+		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "infra-1"}}
+		r := runDiff(clitest.NewFakeConnection(append(conflict, live...), cluster), "-f", clitest.WriteFile("okpool.yaml", clitest.Pool("infra-1", "gpu"), clitest.Config("52-gpu", "gpu", `{extensions: [gpu-driver]}`)))
+		Expect(r.ErrOut).To(MatchRegexp(`^note: MachineConfigPool "infra" is not compared: it can't be rendered, also without the files, so correct this in the cluster: MachineConfig "6[12]-\w+": [^\n]*together with[^\n]*\n$`))
+		Expect(r.Out).To(And(HavePrefix("MachineConfigPool edge/gpu "), ContainSubstring("+gpu-driver")))
+		Expect(r.Code).To(Equal(1))
+
+		By("comparing them also if the files are the fault")
+		r = runDiff(clitest.NewFakeConnection(live, cluster), "-f", clitest.WriteFile("new.yaml", clitest.Pool("infra-1", "gpu"), clitest.Config("51-infra", "infra", `{kernelType: 64k-pages, extensions: [kernel-devel]}`)))
+		Expect(r.Out).To(HavePrefix("MachineConfigPool edge/gpu "))
+		Expect(r.ErrOut).To(ContainSubstring("error: the pools infra of Cluster edge/infra-1: "))
+		Expect(r.Code).To(Equal(2))
 	})
 
 	It("exits with 2 when kubectl apply would refuse an object, and names its place", func() {

@@ -68,7 +68,8 @@ type objects struct {
 }
 
 // compareAll compares what the pools in a cluster render with what they would render with the objects in files, in
-// every namespace of these objects. Only one Cluster is compared when it is not empty.
+// every namespace of these objects. Only one Cluster is compared when it is not empty. With the error about pools that
+// can't be rendered with the files, it returns the differences of the others.
 func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, cluster string) (differences []difference, notes []string, err error) {
 	namespaces := sets.New[string]()
 	for _, p := range input.Of[*poolv1.MachineConfigPool](files) {
@@ -77,7 +78,7 @@ func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, 
 	for _, c := range input.Of[*poolv1.MachineConfig](files) {
 		namespaces.Insert(c.Namespace)
 	}
-	hasCluster := cluster == ""
+	hasCluster, failed := cluster == "", []error(nil)
 	for _, namespace := range sets.List(namespaces) {
 		before, err := read(ctx, live, namespace)
 		if err != nil {
@@ -118,13 +119,18 @@ func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, 
 			}
 			hasCluster = true
 			ofCluster := filterConfigs(configs.Items, func(c *bootstrapv1.PoolbootConfig) bool { return record.ClusterName(c) == name })
-			found, clusterNotes, err := compareCluster(before.filterCluster(name), after.filterCluster(name), ofCluster)
+			found, clusterNotes, failures, err := compareCluster(before.filterCluster(name), after.filterCluster(name), ofCluster)
 			notes = append(notes, clusterNotes...)
-			if merged := (*pool.MergeError)(nil); errors.As(err, &merged) {
-				return nil, notes, files.Locate(merged)
-			}
 			if err != nil {
 				return nil, notes, fmt.Errorf("the pools of Cluster %s/%s: %w", namespace, name, err)
+			}
+			for _, f := range failures {
+				which := fmt.Sprintf("the pools %s of Cluster %s/%s", strings.Join(f.pools, ", "), namespace, name)
+				if merged := (*pool.MergeError)(nil); errors.As(f.why, &merged) {
+					failed = append(failed, fmt.Errorf("%w\nso these can't be rendered: %s", files.Locate(merged), which))
+				} else {
+					failed = append(failed, fmt.Errorf("%s: %w", which, f.why))
+				}
 			}
 			for i, d := range found {
 				found[i].machines = filterConfigs(ofCluster, func(c *bootstrapv1.PoolbootConfig) bool {
@@ -139,7 +145,7 @@ func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, 
 	if !hasCluster {
 		return nil, notes, fmt.Errorf("--cluster %s: neither the cluster nor the files have a pool of this Cluster: correct --cluster or --namespace", cluster)
 	}
-	return differences, notes, nil
+	return differences, notes, errors.Join(failed...)
 }
 
 // read returns the objects of a namespace.
@@ -253,41 +259,56 @@ func (o objects) clusters() []string {
 	return sets.List(names)
 }
 
-// compareCluster compares what the pools of one Cluster render, in the order of the pools' names.
-func compareCluster(before, after objects, hosts []bootstrapv1.PoolbootConfig) (differences []difference, notes []string, err error) {
+// failure is why pools can't be rendered with the files.
+type failure struct {
+	why   error
+	pools []string
+}
+
+// compareCluster compares what the pools of one Cluster render, in the order of the pools' names. A pool that can't be
+// rendered with or without the files is a note.
+func compareCluster(before, after objects, hosts []bootstrapv1.PoolbootConfig) (differences []difference, notes []string, failures []failure, err error) {
 	slices.SortFunc(after.pools, func(a, b poolv1.MachineConfigPool) int { return strings.Compare(a.Name, b.Name) })
 	for _, p := range after.pools {
-		to, err := pool.Render(p.Spec.PoolRole, after.pools, after.configs)
-		if err != nil {
-			return nil, notes, err
-		}
-		from, isNew, err := before.render(p.Spec.PoolRole)
-		if err != nil {
-			notes = append(notes, fmt.Sprintf("MachineConfigPool %q can't be rendered now (%v): the comparison is with %s", p.Name, err, cmp.Or(from.Name, "nothing")))
-		}
 		existing, _ := pool.OfRole(before.pools, p.Spec.PoolRole)
+		from, isNew, wrong := before.render(p.Spec.PoolRole)
+		to, err := pool.Render(p.Spec.PoolRole, after.pools, after.configs)
+		switch {
+		case err != nil && wrong != nil && err.Error() == wrong.Error() && existing != nil && equality.Semantic.DeepEqual(existing.Spec, p.Spec):
+			notes = append(notes, fmt.Sprintf("MachineConfigPool %q is not compared: it can't be rendered, also without the files, so correct this in the cluster: %v", p.Name, err))
+			continue
+		case err != nil:
+			if i := slices.IndexFunc(failures, func(f failure) bool { return f.why.Error() == err.Error() }); i >= 0 {
+				failures[i].pools = append(failures[i].pools, p.Name)
+			} else {
+				failures = append(failures, failure{err, []string{p.Name}})
+			}
+			continue
+		case wrong != nil:
+			notes = append(notes, fmt.Sprintf("MachineConfigPool %q can't be rendered now (%v): the comparison is with %s", p.Name, wrong, cmp.Or(from.Name, "nothing")))
+		}
 		declared, err := compareDeclared(existing, p)
 		if err != nil {
-			return nil, notes, err
+			return nil, notes, nil, err
 		}
 		if from.Name == to.Name && len(declared) == 0 {
 			continue
 		}
 		changes, err := compare(from.Spec, to.Spec)
 		if err != nil {
-			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
+			return nil, notes, nil, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
 		}
 		parent, _ := pool.ParentOf(&p, after.pools) // Render has refused several
 		restarts := existing != nil && restartsKubelet(declared, *existing, p)
 		can := capabilities(p.Spec.PoolRole, hosts)
 		plan, err := pool.PlanUpdate(&p, parent, from.Spec, to.Spec, restarts, can)
 		if err != nil {
-			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
+			return nil, notes, nil, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
 		}
 		differences = append(differences, difference{pool: p, before: from.Name, after: to.Name, isNew: isNew, changes: changes,
 			replaced: listReplaced(from.Origins, to.Origins), plan: plan, can: can, declared: declared, restartsKubelet: restarts, to: to.Spec})
 	}
-	return differences, notes, nil
+	return differences, notes, failures, nil
 }
 
 // listReplaced returns a line for each entry of a MachineConfig that replaces another one's only after a change.
