@@ -62,6 +62,11 @@ example.com/infra=only:NoExecute   MachineConfigPool control-plane spec.node.tai
 		Expect(r.ErrOut).To(Equal("note: MachineConfigPool \"worker\" is added as OpenShift's built-in pool, which the files do not contain: MachineConfigPool \"infra\" inherits from it\n"))
 		Expect(r.Out).To(ContainSubstring("\nnode-role.kubernetes.io/worker= "))
 
+		worker := strings.Replace(clitest.OpenShiftInfra51, "role: infra", "role: worker", 1)
+		r = runPoolboot("labels", "-f", clitest.WriteFile("configs.yaml", worker), "--pool", "worker")
+		Expect(r.ErrOut).To(Equal("note: MachineConfigPool \"worker\" is added as OpenShift's built-in pool, which the files do not contain: it selects MachineConfig \"51-infra\"\n"))
+		Expect(r.Out).To(ContainSubstring("\nnode-role.kubernetes.io/worker= "))
+
 		By("naming the selector that one without must have")
 		clitest.ExpectError(runPoolboot("labels", "-f", clitest.WriteFile("pools.yaml", strings.Split(clitest.OpenShiftInfra, "spec:")[0]), "--pool", "infra"), 2,
 			`MachineConfigPool "infra": spec.nodeSelector: is empty and would match nothing: set node-role.kubernetes.io/infra: "" in its matchLabels`)

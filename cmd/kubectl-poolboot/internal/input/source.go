@@ -192,19 +192,26 @@ func (s *Source) Pools(ctx context.Context, namespace, cluster string) (*Pools, 
 	})}, nil
 }
 
-// AddWorker adds OpenShift's built-in pool worker to pools of OpenShift in files that leave it out: every OpenShift
-// cluster has it, and custom pools inherit from it.
+// AddWorker adds OpenShift's built-in pool worker to pools or MachineConfigs of OpenShift in files that leave it out:
+// every OpenShift cluster has it, custom pools inherit from it, and it selects MachineConfigs.
 func (s *Source) AddWorker(pools *Pools) {
 	objects, inFiles := s.Reader.(*Objects)
-	_, err := pool.OfRole(pools.Items, poolv1.RoleWorker)
-	custom := slices.IndexFunc(pools.Items, func(p poolv1.MachineConfigPool) bool {
-		return IsOpenShift(p.TypeMeta) && pool.IsCustom(p.Spec.PoolRole)
-	})
-	if !inFiles || !errors.As(err, new(*pool.NotFoundError)) || custom < 0 {
+	if _, err := pool.OfRole(pools.Items, poolv1.RoleWorker); !inFiles || !errors.As(err, new(*pool.NotFoundError)) {
 		return
 	}
-	fmt.Fprintf(objects.notes, "note: %s\n", DescribeBuiltIn(poolv1.RoleWorker, fmt.Sprintf("MachineConfigPool %q inherits from it", pools.Items[custom].Name)))
-	pools.Items = append(pools.Items, NewBuiltIn(poolv1.RoleWorker))
+	why, isOwn := "", func(p poolv1.MachineConfigPool) bool { return !IsOpenShift(p.TypeMeta) }
+	for _, c := range Of[*poolv1.MachineConfig](objects) {
+		if why == "" && IsOpenShift(c.TypeMeta) && c.Labels[RoleLabel] == poolv1.RoleWorker && !slices.ContainsFunc(pools.Items, isOwn) {
+			why = fmt.Sprintf("it selects MachineConfig %q", c.Name)
+		}
+	}
+	if custom := slices.IndexFunc(pools.Items, func(p poolv1.MachineConfigPool) bool { return !isOwn(p) && pool.IsCustom(p.Spec.PoolRole) }); custom >= 0 {
+		why = fmt.Sprintf("MachineConfigPool %q inherits from it", pools.Items[custom].Name)
+	}
+	if why != "" {
+		fmt.Fprintf(objects.notes, "note: %s\n", DescribeBuiltIn(poolv1.RoleWorker, why))
+		pools.Items = append(pools.Items, NewBuiltIn(poolv1.RoleWorker))
+	}
 }
 
 // DescribeBuiltIn returns the note that one of OpenShift's built-in pools is added, and why.

@@ -53,6 +53,11 @@ var _ = Describe("render", func() {
 		r := runPoolboot("render", "-f", clitest.WriteFile("all.yaml", clitest.OpenShiftInfra, clitest.OpenShiftInfra51, clitest.Config("99-y", "worker", clitest.Motd("worker"))), "--pool", "infra")
 		Expect(r.ErrOut).To(Equal("note: MachineConfigPool \"worker\" is added as OpenShift's built-in pool, which the files do not contain: MachineConfigPool \"infra\" inherits from it\n"))
 		Expect(r.Out).To(And(ContainSubstring("/etc/motd"), ContainSubstring("/etc/infratest")))
+		config := strings.Replace(clitest.OpenShiftInfra51, "role: infra", "role: worker", 1)
+		r = runPoolboot("render", "-f", clitest.WriteFile("all.yaml", config), "--pool", "worker")
+		Expect(r.ErrOut).To(Equal("note: MachineConfigPool \"worker\" is added as OpenShift's built-in pool, which the files do not contain: it selects MachineConfig \"51-infra\"\n"))
+		Expect(r.Out).To(ContainSubstring("/etc/infratest"))
+		clitest.ExpectError(runPoolboot("render", "-f", clitest.WriteFile("all.yaml", clitest.Pool("edge", "infra"), config), "--pool", "worker"), 1, `the files contain no MachineConfigPool of role "worker"`)
 		clitest.ExpectError(runPoolboot("render", "-f", clitest.WriteFile("all.yaml", clitest.Pool("edge", "infra")), "--pool", "infra"), 1, `the files contain no MachineConfigPool of role "worker"`)
 	})
 
