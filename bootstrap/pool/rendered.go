@@ -103,17 +103,19 @@ func ListSourceChanges(from, to poolv1.PoolConfiguration) (changes []string) {
 		}
 	}
 	list(removedSource, from.Source, to.Source)
-	list("+ MachineConfig ", to.Source, from.Source)
+	list(addedSource, to.Source, from.Source)
 	return changes
 }
 
-const removedSource = "- MachineConfig "
+const removedSource, addedSource = "- MachineConfig ", "+ MachineConfig "
 
-// RemovedSources returns the names of the MachineConfigs that changes list as removed.
-func RemovedSources(changes []string) (names []string) {
+// ChangedSources returns the names of the MachineConfigs that changes list as removed or added.
+func ChangedSources(changes []string) (names []string) {
 	for _, change := range changes {
-		if name, ok := strings.CutPrefix(change, removedSource); ok {
-			names = append(names, name)
+		for _, sign := range []string{removedSource, addedSource} {
+			if name, ok := strings.CutPrefix(change, sign); ok {
+				names = append(names, name)
+			}
 		}
 	}
 	return names

@@ -208,7 +208,7 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 		r.Deleted = specs[r.Name] == nil && !r.HandedOut // the pool creates that one again
 		slices.SortStableFunc(r.Updates, func(a, b hostUpdate) int { return a.StartTime.Compare(b.StartTime.Time) })
 		if i > 0 {
-			r.ChangedBy = listChanged(p, sources.Items, pool.RemovedSources(r.Changes), times[listed[i-1]], times[r])
+			r.ChangedBy = listChanged(p, sources.Items, pool.ChangedSources(r.Changes), times[listed[i-1]], times[r])
 		}
 		if i > 0 && r.Changes == nil && specs[listed[i-1].Name] != nil && specs[r.Name] != nil {
 			if r.Changes, err = pool.ListChanges(*specs[listed[i-1].Name], *specs[r.Name]); err != nil {
@@ -224,9 +224,9 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 // configured matches the fields of an object that a pool is rendered from.
 var configured = regexp.MustCompile(`"f:(spec|labels)"`)
 
-// listChanged returns the pool, and the MachineConfigs that it renders or that were removed, that were changed last
-// after one time and until another one, or are deleted.
-func listChanged(p *poolv1.MachineConfigPool, sources []metav1.PartialObjectMetadata, removed []string, after, until time.Time) (changed []changedObject) {
+// listChanged returns the pool, and the MachineConfigs that it renders or that were removed or added then, that were
+// changed last after one time and until another one, or are deleted.
+func listChanged(p *poolv1.MachineConfigPool, sources []metav1.PartialObjectMetadata, then []string, after, until time.Time) (changed []changedObject) {
 	add := func(kind string, object client.Object) {
 		for _, entry := range object.GetManagedFields() {
 			if entry.FieldsV1 != nil && configured.Match(entry.FieldsV1.GetRawBytes()) && entry.Subresource == "" && entry.Time != nil && entry.Time.After(after) && !entry.Time.After(until) {
@@ -234,16 +234,16 @@ func listChanged(p *poolv1.MachineConfigPool, sources []metav1.PartialObjectMeta
 			}
 		}
 	}
-	names := slices.Clone(removed)
+	names := slices.Clone(then)
 	for _, source := range p.Status.Configuration.Source {
-		if !slices.Contains(removed, source.Name) { // it can have been added again
+		if !slices.Contains(then, source.Name) { // it can have been added again
 			names = append(names, source.Name)
 		}
 	}
 	for _, name := range names {
 		if i := slices.IndexFunc(sources, func(c metav1.PartialObjectMetadata) bool { return c.Name == name }); i >= 0 {
 			add("MachineConfig", &sources[i])
-		} else if slices.Contains(removed, name) {
+		} else if slices.Contains(then, name) {
 			changed = append(changed, changedObject{Object: "MachineConfig " + name, Deleted: true})
 		}
 	}

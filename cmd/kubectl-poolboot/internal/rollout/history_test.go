@@ -129,20 +129,20 @@ var _ = Describe("history", func() {
 			And(HaveField("Object", "MachineConfig 50-web"), HaveField("Manager", "kubectl-client-side-apply"))), "in the order of time")
 	})
 
-	It("names a MachineConfig that was deleted", func() {
+	DescribeTable("names a MachineConfig that was deleted", func(change string) {
 		const handedOutIt = "rendered-infra-2"
 		updated := done("a")
 		updated.Status.Update.History = []bootstrapv1.HostUpdate{{Configuration: handedOutIt, StartTime: ptr.To(metav1.Now())}}
 		s := newSite(func(p *poolv1.MachineConfigPool) {
 			handedOut(newConfig, handedOutIt)(p)
 			p.Status.Configuration = poolv1.PoolConfiguration{Name: handedOutIt, Source: []poolv1.MachineConfigSource{{Name: "a"}}}
-			p.Status.History[1].Changes, p.Status.History[1].ChangeCount = []string{"- MachineConfig b", "- file /etc/b"}, ptr.To[int32](2)
+			p.Status.History[1].Changes, p.Status.History[1].ChangeCount = []string{change, "- file /etc/b"}, ptr.To[int32](2)
 		}, updated)
-		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[2]).To(HaveSuffix(" - MachineConfig b, - file /etc/b"))
+		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[2]).To(HaveSuffix(" " + change + ", - file /etc/b"))
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra", "--configuration", handedOutIt)))).To(ContainElements(
 			"CHANGED BY AT", "MachineConfig b, which was deleted <none> <none>"))
 		Expect(clitest.ExpectSuccess(s.run("history", "infra", "--configuration", handedOutIt, "-o", "json"))).To(MatchRegexp(`"object": "MachineConfig b",\s+"deleted": true\s+}`))
-	})
+	}, Entry("then", "- MachineConfig b"), Entry("since, and was added then", "+ MachineConfig b"))
 
 	It("tells a config without changes from one whose changes are unknown", func(ctx SpecContext) {
 		s := newSite(handedOut(oldConfig, newConfig))
