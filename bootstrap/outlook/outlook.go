@@ -85,6 +85,7 @@ var table = map[string]Outlook{
 	bootstrapv1.IgnitionRetriedReason:                 Waits,
 	bootstrapv1.IgnitionSucceededReason:               Fine,
 	bootstrapv1.NodeReadyInPoolReason:                 Fine,
+	bootstrapv1.WaitingForNodeReason:                  Waits,
 	bootstrapv1.NodeNotReadyReason:                    Retries,
 	bootstrapv1.NodeOutsidePoolReason:                 NeedsPerson,
 	bootstrapv1.NodeMissingReason:                     NeedsPerson,

@@ -34,7 +34,9 @@ func Ready(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 		{bootstrapv1.BootPreparedCondition, IsWrong},
 		{bootstrapv1.IgnitionSucceededCondition, IsWrong},
 		{bootstrapv1.VersionsFitCondition, IsWrong},
-		{bootstrapv1.NodeInPoolCondition, IsWrong},
+		{bootstrapv1.NodeInPoolCondition, func(c *metav1.Condition) bool {
+			return IsWrong(c) || c != nil && c.Reason == bootstrapv1.WaitingForNodeReason // nothing was adopted
+		}},
 	} {
 		c := conditions.Get(config, check.condition)
 		if !check.blocks(c) || c != nil && check.condition == bootstrapv1.BootPreparedCondition && !Applies(config, c) {

@@ -17,7 +17,8 @@ type Stage string
 const (
 	// StagePending means that the data Secret does not exist yet.
 	StagePending Stage = "Pending"
-	// StageWaitingForHost means that the data Secret exists, and the infrastructure provider has not chosen a host.
+	// StageWaitingForHost means that the data Secret exists, and the infrastructure provider has not chosen a host, or
+	// that the Node of an adoption has not joined.
 	StageWaitingForHost Stage = "WaitingForHost"
 	// StageProvisioning means that a host was chosen, and has not sent a boot request.
 	StageProvisioning Stage = "Provisioning"
@@ -74,6 +75,8 @@ func StageOf(config *bootstrapv1.PoolbootConfig) (Stage, time.Time) {
 	switch {
 	case config.DeletionTimestamp != nil:
 		return StageDeleting, config.DeletionTimestamp.Time
+	case inPool != nil && inPool.Reason == bootstrapv1.WaitingForNodeReason:
+		return StageWaitingForHost, inPool.LastTransitionTime.Time
 	case IsAsFound(config) && inPool != nil:
 		return StageAsFound, inPool.LastTransitionTime.Time
 	case IsAsFound(config):

@@ -273,6 +273,9 @@ const (
 	// The host was adopted and is as it was found. To put it in its pool, set spec.host.adoption to Follow:
 	// docs/adopt.md.
 	AdoptionPreviewReason = "AdoptionPreview"
+	// The Node that the PoolbootConfig adopts has not joined its cluster yet. If it is not to join, correct its name:
+	// docs/adopt.md.
+	WaitingForNodeReason = "WaitingForNode"
 	// The Node has joined and is not Ready. See its conditions.
 	NodeNotReadyReason = "NodeNotReady"
 	// The labels of the Node are not those of its pool. Correct them.

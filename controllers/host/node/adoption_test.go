@@ -54,6 +54,15 @@ var _ = Describe("The decision about a Node that Poolboot did not boot", func() 
 		Expect(decide(f).node).To(BeNil(), "there is nothing more to do")
 	})
 
+	DescribeTable("names a Node that does not exist, and waits for it", func(policy bootstrapv1.AdoptionPolicy) {
+		f := situation(adopted(policy), noMachine)
+		f.node = nil
+		d := decide(f)
+		Expect(d.condition).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.WaitingForNodeReason),
+			HaveField("Message", HavePrefix("Node "+name+" does not exist in the workload cluster, and is adopted when it joins."))))
+		Expect(d.record).To(BeNil())
+	}, Entry("as it was found", bootstrapv1.AdoptionPreview), Entry("to put it in its pool", bootstrapv1.AdoptionFollow))
+
 	It("puts it in its pool, and keeps what its owner set", func() {
 		d, _ := follow()
 		Expect(d.condition.Reason).To(Equal(bootstrapv1.NodeReadyInPoolReason))
@@ -158,9 +167,5 @@ var _ = Describe("The decision about a Node that Poolboot did not boot", func() 
 		d := decide(situation(adopted(bootstrapv1.AdoptionFollow), noMachine, owned, func(node *corev1.Node) { node.Labels = role("edge") }))
 		Expect(d.condition.Reason).To(Equal(bootstrapv1.PoolConflictReason))
 		Expect(d.node).To(BeNil())
-	})
-
-	It("waits for a Node that does not exist", func() {
-		Expect(*decide(situation(adopted(bootstrapv1.AdoptionPreview), noMachine, func(f *facts) { f.node = nil }))).To(BeZero())
 	})
 })

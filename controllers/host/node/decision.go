@@ -79,6 +79,9 @@ func decide(f facts) *decision {
 func decideNode(f facts) *decision {
 	recorded := f.config.Status.NodeRef
 	switch {
+	case f.node == nil && !recorded.IsDefined() && record.IsAdopted(f.config):
+		return notInPool(bootstrapv1.WaitingForNodeReason, "Node %s does not exist in the workload cluster, and is adopted when it joins. If no Node with this name is to join, "+
+			"delete PoolbootConfig %s, and create it with another spec.host.nodeName", f.config.Spec.Host.NodeName, f.config.Name)
 	case f.node == nil && !recorded.IsDefined():
 		return &decision{}
 	case f.node == nil && !record.HasJoined(f.config) && record.IsWaitingForHost(f.config):

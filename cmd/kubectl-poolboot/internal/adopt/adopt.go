@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -140,9 +141,12 @@ func (o *options) warn(ctx context.Context, to input.Connection, configs []runti
 	workload, unreadable := cluster.Workload(ctx, client.ObjectKey{Namespace: namespace, Name: o.cluster})
 	for _, object := range configs {
 		config, node := object.(*bootstrapv1.PoolbootConfig), &corev1.Node{}
-		if unreadable == nil && workload.Get(ctx, client.ObjectKey{Name: config.Spec.Host.NodeName}, node) == nil {
+		if unreadable == nil {
+			err := workload.Get(ctx, client.ObjectKey{Name: config.Spec.Host.NodeName}, node)
 			switch isControlPlane := pool.IsControlPlane(node.Labels); {
-			case isControlPlane == (o.role == poolv1.RoleControlPlane):
+			case apierrors.IsNotFound(err):
+				say("Node %s does not exist in Cluster %s, and is adopted when it joins: if it is not to join, correct its name", config.Spec.Host.NodeName, cli.Printable(o.cluster))
+			case err != nil, isControlPlane == (o.role == poolv1.RoleControlPlane):
 			case isControlPlane:
 				say("Node %s is one of the control plane, which can only be in the pool %s: set --pool %[2]s", node.Name, poolv1.RoleControlPlane)
 			default:

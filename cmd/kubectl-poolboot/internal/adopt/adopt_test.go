@@ -113,6 +113,15 @@ var _ = Describe("adopt", func() {
 		Entry(nil, "control-plane", "node-role.kubernetes.io/infra", "warning: Node edge-7 is not one of the control plane: set --pool to another pool\n"),
 	)
 
+	It("warns of a Node that does not exist, and prints its PoolbootConfig, because it can join later", func() {
+		to := clitest.NewFakeConnection([]string{strings.Replace(clitest.Pool("site", "infra"), "metadata:\n", "metadata:\n  namespace: metal\n", 1)})
+		to.Own = clitest.NewFakeClientBuilder().Build()
+		r := clitest.RunOn(to, New, command("--pool", "infra")...)
+		Expect(parse(r.Out)).To(HaveLen(1))
+		Expect(r.ErrOut).To(Equal("warning: Node edge-7 does not exist in Cluster site, and is adopted when it joins: if it is not to join, correct its name\n"))
+		Expect(r.Code).To(BeZero())
+	})
+
 	It("prints what the documentation shows", func() {
 		var shown []string
 		for _, b := range clitest.ReadBlocks(sourcetree.Path("docs", "adopt.md")) {

@@ -8,6 +8,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
@@ -35,6 +36,22 @@ var _ = Describe("explain node of a host that was adopted", func() {
 		Entry("with a preview", bootstrapv1.AdoptionPreviewReason, rollout.PreviewChanges+" Reboot: /etc/a: Content", "kubectl poolboot diff --node edge-7 -n edge shows what pool infra changes on the host"),
 		Entry("if it can't follow", bootstrapv1.AdoptionPreviewReason, rollout.PreviewImpossible+": fips", rollout.PreviewImpossible+": fips"),
 	)
+
+	It("says that the Node does not exist, and nothing to do, because it can join later", func() {
+		config := clitest.AdoptedConfig("edge-7", bootstrapv1.UpdateDoneReason, "")
+		message := "Node edge-7 does not exist in the workload cluster, and is adopted when it joins."
+		config.Status = bootstrapv1.PoolbootConfigStatus{PoolRole: "infra", Conditions: []metav1.Condition{
+			{Type: bootstrapv1.PoolDecidedCondition, Status: metav1.ConditionTrue}, {Type: bootstrapv1.DataSecretAvailableCondition, Status: metav1.ConditionTrue},
+			{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.WaitingForNodeReason, Message: message}}}
+		ready := outlook.Ready(config)
+		Expect(ready).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.WaitingForNodeReason)))
+		config.Status.Conditions = append(config.Status.Conditions, ready)
+		to := clitest.NewFakeConnection([]string{clitest.Pool("infra-1", "infra"), clitest.Pool("infra-1", "worker")}, config)
+		to.Own = clitest.NewFakeClientBuilder().Build()
+		r := clitest.RunOn(to, New, "explain", "node", "edge-7")
+		Expect(clitest.Rows(r.Out)).To(ContainElements(MatchRegexp("Stage: WaitingForHost for \\S+: NodeInPool: "+message), "To do: nothing"))
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+	})
 
 	It("expects of a Node of the control plane that follows its pool what the pool declares, and no role label", func() {
 		config := clitest.AdoptedConfig("cp-1", bootstrapv1.UpdateDoneReason, "Node cp-1 runs rendered-control-plane-1")

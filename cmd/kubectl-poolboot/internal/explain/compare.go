@@ -99,7 +99,7 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 		return b
 	}
 	b.compareConfiguration(s)
-	if b.Stage == record.StageAsFound { // its Node has nothing of the pool
+	if record.IsAsFound(s.config) { // its Node has nothing of the pool
 		b.compare(s, &registration.Registration{})
 		return b
 	}
