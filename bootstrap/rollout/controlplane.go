@@ -26,6 +26,9 @@ type ControlPlane struct {
 	// Machines are those of the control plane. Nodes are all its Nodes, also those without a Machine.
 	Machines []clusterv1.Machine
 	Nodes    []corev1.Node
+	// Renewed are the names of the Nodes whose kubelets were seen to renew their Leases in the last seconds. A host that
+	// has lost power is not among them, although its Node stays Ready for most of a minute.
+	Renewed sets.Set[string]
 	// Pods are the Pods in kube-system with the label tier=control-plane. Only mirror Pods of Nodes count.
 	Pods []corev1.Pod
 }
@@ -67,6 +70,9 @@ func (c *ControlPlane) WhyNotWithout(name string) string {
 		}
 		if why := whyAway(node); why != "" {
 			return why
+		}
+		if !c.Renewed.Has(node.Name) {
+			return fmt.Sprintf("the kubelet of Node %s was not seen to renew its Lease in the last seconds. If this lasts, check its host", node.Name)
 		}
 		for _, component := range sets.List(components) {
 			if isReady, exists := ready[node.Name][component]; !exists || !isReady {

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,7 +19,7 @@ import (
 
 // newControlPlane returns a healthy control plane of a KubeadmControlPlane, whose Nodes are cp-0 and so on.
 func newControlPlane(size int) *rollout.ControlPlane {
-	c := &rollout.ControlPlane{Kubeadm: &controlplanev1.KubeadmControlPlane{}, Status: &clusterv1.ClusterControlPlaneStatus{}}
+	c := &rollout.ControlPlane{Kubeadm: &controlplanev1.KubeadmControlPlane{}, Status: &clusterv1.ClusterControlPlaneStatus{}, Renewed: sets.New[string]()}
 	c.Kubeadm.Name = "cp"
 	for _, healthy := range []string{controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition, controlplanev1.KubeadmControlPlaneControlPlaneComponentsHealthyCondition} {
 		conditions.Set(c.Kubeadm, metav1.Condition{Type: healthy, Status: metav1.ConditionTrue, Reason: "Healthy"})
@@ -34,6 +35,7 @@ func newControlPlane(size int) *rollout.ControlPlane {
 		node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		c.Nodes = append(c.Nodes, node)
+		c.Renewed.Insert(name)
 		for _, component := range []string{"etcd", "kube-apiserver"} {
 			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: component + "-" + name, Labels: map[string]string{"component": component},
 				Annotations:     map[string]string{corev1.MirrorPodAnnotationKey: "hash"},
@@ -53,6 +55,7 @@ var _ = Describe("A control plane", func() {
 		c := newControlPlane(3)
 		Expect(c.WhyNotWithout(node)).To(BeEmpty())
 		c.Nodes[2].Status.Conditions, c.Pods[4].Status.Conditions = nil, nil
+		c.Renewed.Delete(node)
 		Expect(c.WhyNotWithout(node)).To(BeEmpty())
 	})
 
@@ -78,6 +81,7 @@ var _ = Describe("A control plane", func() {
 		Expect(c.WhyNotWithout(node)).To(ContainSubstring(why))
 	},
 		Entry("while another one is not Ready", "Node cp-1 is not Ready", func(c *rollout.ControlPlane) { c.Nodes[1].Status.Conditions[0].Status = corev1.ConditionUnknown }),
+		Entry("while the kubelet of another one does not renew its Lease", "the kubelet of Node cp-1", func(c *rollout.ControlPlane) { c.Renewed.Delete("cp-1") }),
 		Entry("while another one is updated without a slot", "the update of Node cp-1 has not ended", func(c *rollout.ControlPlane) {
 			c.Nodes[1].Annotations = map[string]string{agentv1.BegunAnnotation: "a"}
 		}),

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,7 +33,7 @@ func (r *Updates) readControlPlane(ctx context.Context, cluster *clusterv1.Clust
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(cluster), live); err != nil {
 		return nil, fmt.Errorf("read the Cluster: %w", err)
 	}
-	plane := &rollout.ControlPlane{Status: live.Status.ControlPlane}
+	plane := &rollout.ControlPlane{Status: live.Status.ControlPlane, Renewed: sets.New[string]()}
 	if ref := live.Spec.ControlPlaneRef; ref.APIGroup == controlplanev1.GroupVersion.Group && ref.Kind == "KubeadmControlPlane" {
 		plane.Kubeadm = &controlplanev1.KubeadmControlPlane{}
 		if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}, plane.Kubeadm); err != nil {
@@ -53,6 +54,16 @@ func (r *Updates) readControlPlane(ctx context.Context, cluster *clusterv1.Clust
 		return nil, fmt.Errorf("read the static Pods of the control plane: %w", err)
 	}
 	plane.Pods = pods.Items
+	for i := range plane.Nodes {
+		name := plane.Nodes[i].Name
+		isRenewed, err := r.isRenewed(ctx, w, client.ObjectKeyFromObject(cluster), name)
+		if err != nil {
+			return nil, err
+		}
+		if isRenewed {
+			plane.Renewed.Insert(name)
+		}
+	}
 	return plane, nil
 }
 

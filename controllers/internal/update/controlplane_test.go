@@ -3,9 +3,11 @@ package update
 import (
 	"context"
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +51,8 @@ func newControlPlane(ctx context.Context, hosts int) *world {
 		machine.Status.NodeRef.Name = hostName(i)
 		Expect(w.management.Update(ctx, machine)).To(Succeed())
 		w.changeNode(ctx, i, func(node *corev1.Node) { node.Labels[poolv1.NodeRoleLabelPrefix+poolv1.RoleControlPlane] = "" })
+		Expect(w.workload.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: hostName(i)},
+			Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Unix(0, 0)}}})).To(Succeed())
 		for _, component := range []string{"etcd", "kube-apiserver"} {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: component + "-" + hostName(i),
 				Labels: map[string]string{"component": component, "tier": "control-plane"}, Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "hash"},
@@ -60,6 +64,18 @@ func newControlPlane(ctx context.Context, hosts int) *world {
 	}
 	w.adopt(ctx)
 	return w
+}
+
+// renewLease reads an object, and before that renews a Lease as the kubelet of a host does. Its clock is far behind.
+func (w *world) renewLease(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if lease, isLease := o.(*coordinationv1.Lease); isLease && !w.isOff.Has(key.Name) && c.Get(ctx, key, lease) == nil {
+		w.renewals++
+		lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Unix(w.renewals, 0)}
+		if err := c.Update(ctx, lease); err != nil {
+			return err
+		}
+	}
+	return c.Get(ctx, key, o, opts...)
 }
 
 // changeControlPlane changes the KubeadmControlPlane as its controller does.
@@ -203,6 +219,49 @@ var _ = Describe("The pool of a control plane", func() {
 		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
 		Expect(w.updated(ctx, 0).Message).To(ContainSubstring("etcd-host-1"))
 		w.setMember(ctx, 1, corev1.ConditionTrue)
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(HaveKey(agentv1.DrainedAnnotation))
+	})
+
+	It("begins no update while another host has lost power, although its Node is Ready", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 3)
+		w.isOff.Insert(hostName(1))
+		w.render(ctx, "rendered-worker-2")
+		for range 4 {
+			w.settle(ctx)
+			Expect(w.told(ctx)).To(BeEmpty())
+			Expect(w.gatesCondition(ctx).Message).To(ContainSubstring("the kubelet of Node host-1 was not seen to renew its Lease"))
+			w.passed += rolloutRetry
+		}
+		w.isOff.Delete(hostName(1))
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+	})
+
+	It("begins no update by two looks at a Lease that are so far apart that the host can have lost power since it was renewed", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 3)
+		w.render(ctx, "rendered-worker-2")
+		Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
+		w.passed += 2 * rolloutRetry
+		Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
+		Expect(w.slots(ctx)).To(BeEmpty())
+		w.passed += rolloutRetry
+		Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
+		Expect(w.slots(ctx)).To(HaveLen(1))
+	})
+
+	It("lets a host go on after its drain only while the kubelets of the others run", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 3)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.isOff.Insert(hostName(2))
+		w.passed += time.Minute
+		w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
+		Expect(w.updated(ctx, 0).Message).To(ContainSubstring("the kubelet of Node host-2"))
+		Expect(w.reconcileHost(ctx, 0)).To(HaveField("RequeueAfter", BeNumerically("<=", rolloutRetry)))
+		w.isOff.Delete(hostName(2))
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Annotations).To(HaveKey(agentv1.DrainedAnnotation))
 	})

@@ -40,14 +40,16 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 		}
 		return c.SubResource(sub).Create(ctx, o, body, opts...)
 	}
-	clusters := controllertest.NewClusterCache(interceptor.NewClient(w.workload, faults), clusterKey)
+	kubelets := faults
+	kubelets.Get = w.renewLease
+	clusters := controllertest.NewClusterCache(interceptor.NewClient(w.workload, kubelets), clusterKey)
 	clusters.RESTConfig = &rest.Config{Host: "https://site.example:6443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("the CA of the cluster")}}
 	r := &Updates{
 		Env: scope.Env{
 			Client: management, APIReader: w.management, ClusterCache: clusters, Recorder: w.events, OverlayNamespace: "poolboot-system",
 			Offer: func() (join.Offer, error) { return join.Offer{}, nil },
 		},
-		Secrets: controllertest.NewCache(w.management), revisions: lru.New(100), assignments: lru.New(100), origins: lru.New(10),
+		Secrets: controllertest.NewCache(w.management), revisions: lru.New(100), assignments: lru.New(100), origins: lru.New(10), leases: lru.New(100),
 		failing: newStreaks(failureTTL), silent: newStreaks(failureTTL), unansweredGates: newStreaks(unansweredPatience),
 	}
 	r.clock = func() time.Time { return time.Now().Add(w.passed) }

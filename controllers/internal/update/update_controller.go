@@ -69,6 +69,8 @@ type Updates struct {
 	failing streaks
 	// silent remembers since when agents do not run.
 	silent streaks
+	// leases remembers the last leaseLook at each leaseKey.
+	leases *lru.Cache
 	// document builds the assignment of a host. Init sets it to newDocument.
 	document func(context.Context, *host, poolContext) ([]byte, error)
 	// clock returns the time of day. Nil is time.Now.
@@ -231,6 +233,9 @@ func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Res
 			}
 			if o.remaining != "" {
 				result.RequeueAfter = drainRetry
+				if d.controlPlane != nil {
+					result.RequeueAfter = rolloutRetry
+				}
 			}
 		}
 		if err := d.conclude(ctx, h); err != nil {

@@ -36,7 +36,7 @@ func (r *Updates) Init() {
 	r.revisions, r.assignments = lru.New(maxRevisions), lru.New(maxRevisions)
 	r.origins = lru.New(maxOrigins)
 	r.failing, r.silent, r.unansweredGates = newStreaks(failureTTL), newStreaks(failureTTL), newStreaks(unansweredPatience)
-	r.progressInterval = progressInterval
+	r.leases, r.progressInterval = lru.New(maxStreaks), progressInterval
 }
 
 // WatchHosts adds the watches to the controller of hosts on what only their updates depend on.

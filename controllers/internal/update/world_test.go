@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -53,6 +54,9 @@ type world struct {
 	evict func(*corev1.Pod) error
 	// passed is how much time has passed, in addition to that of the test.
 	passed time.Duration
+	// isOff are the names of the hosts without power. renewals counts how often kubelets have renewed Leases.
+	isOff    sets.Set[string]
+	renewals int64
 	// force is part of each assignment.
 	force string
 }
@@ -63,7 +67,7 @@ func hostName(i int) string { return fmt.Sprintf("host-%d", i) }
 // newWorld returns a world whose hosts have joined a pool with the rendered config rendered-worker-1, and run agents
 // that have adopted nothing.
 func newWorld(hosts int) *world {
-	w := &world{events: events.NewFakeRecorder(10000)}
+	w := &world{events: events.NewFakeRecorder(10000), isOff: sets.New[string]()}
 	cluster := controllertest.NewCluster(clusterKey)
 	cluster.UID = "cluster-uid"
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "site.example", Port: 6443}

@@ -69,6 +69,9 @@ var SeenInIntegrationOnly = []Right{
 // that no pool can have.
 var SeenInFlowsOnly = []Right{{Where: "default", Resource: "events.events.k8s.io", Verb: "create"}}
 
+// SeenInControlPlaneOnly are those that it uses in a workload cluster whose control plane follows a pool.
+var SeenInControlPlaneOnly = []Right{{Where: "kube-node-lease", Resource: "leases.coordination.k8s.io", Verb: "get"}}
+
 // String returns the verb and resource for kubectl auth can-i, and where the right applies.
 func (r Right) String() string { return r.Verb + " " + r.Resource + " (" + r.Where + ")" }
 

@@ -17,7 +17,7 @@ func WholeRun() bool {
 
 // InEndToEnd returns those of the documented rights that the manager uses in test/suites/e2e, for CheckWorkload.
 func InEndToEnd(documented []Right) []Right {
-	elsewhere := slices.Concat(SeenInIntegrationOnly, SeenInFlowsOnly)
+	elsewhere := slices.Concat(SeenInIntegrationOnly, SeenInFlowsOnly, SeenInControlPlaneOnly)
 	return slices.DeleteFunc(documented, func(r Right) bool { return slices.Contains(elsewhere, r) })
 }
 
