@@ -42,11 +42,32 @@ type Host struct {
 	Root *os.Root
 }
 
-// Passing returns the paths of the manifests that have probes, all of which pass.
-func (h Host) Passing(ctx context.Context) []string {
+// lookInterval is the time between the looks of Passing, which looks maxLooks times. Tests shorten it.
+var lookInterval = 3 * time.Second
+
+const maxLooks = 3
+
+// Passing returns the paths of the manifests that have probes, all of which pass. Those of which one does not are looked
+// at again, because a probe can fail for a moment. If all pass at once, as usual, this costs no time.
+func (h Host) Passing(ctx context.Context) (passing []string) {
 	names := h.manifests()
-	why := h.probeAll(ctx, names, false)
-	return slices.DeleteFunc(names, func(name string) bool { return why[name] != nil })
+	for look := 1; ; look++ {
+		why := h.probeAll(ctx, names, false)
+		names = slices.DeleteFunc(names, func(name string) bool {
+			if why[name] == nil {
+				passing = append(passing, name)
+			}
+			return why[name] == nil || errors.Is(why[name], errNoProbes)
+		})
+		if len(names) == 0 || look == maxLooks {
+			slices.Sort(passing)
+			return passing
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(lookInterval):
+		}
+	}
 }
 
 // Failing returns which of some manifests have a probe that does not pass, or can't be read, and why, "" if there are

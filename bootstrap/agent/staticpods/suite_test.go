@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -13,6 +14,7 @@ import (
 
 func TestStaticPods(t *testing.T) {
 	RegisterFailHandler(Fail)
+	lookInterval = 10 * time.Millisecond
 	RunSpecs(t, "Static Pods")
 }
 
