@@ -142,7 +142,9 @@ func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadat
 		{&machineconfig.Reconciler{Client: cached, WatchFilterValue: opts.WatchFilterValue}, 1},
 		{&host.Reconciler{Env: env, Updates: updates}, opts.Concurrency.Host},
 		{&overlay.Reconciler{Client: cached, OverlayNamespace: opts.OverlayNamespace, Secrets: secretMetadata}, 1},
-		{&clusternodes.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Host},
+		{&clusternodes.Reconciler{
+			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue, UpdatesHosts: updates != nil,
+		}, opts.Concurrency.Host},
 		{&enrollment.Reconciler{
 			Client: cached, APIReader: live, TokenSecrets: tokens, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
 			ServerURL: opts.ServerURL, ServerCA: opts.ServerCA,

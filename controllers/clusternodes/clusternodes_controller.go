@@ -36,12 +36,14 @@ import (
 
 // Reconciler reconciles Clusters that have pools: when the connection is established, when the spec of a pool changes,
 // when one of the objects in the workload cluster is changed or deleted, when the labels of a Node change that Poolboot
-// did not boot, when a Machine has joined or is deleted, and when a PoolbootConfig is deleted. In the workload cluster
-// it needs the right to read and write ValidatingAdmissionPolicies, roles and their bindings. Cluster API's kubeconfig
-// has it.
+// did not boot, when a Machine has joined, is deleted or has a hook, and when a PoolbootConfig is deleted. In the
+// workload cluster it needs the right to read and write ValidatingAdmissionPolicies, roles and their bindings. Cluster
+// API's kubeconfig has it.
 type Reconciler struct {
 	// Client reads from the manager's cache, and creates PoolbootConfigs.
 	Client client.Client
+	// APIReader reads pools live.
+	APIReader client.Reader
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events. SetupWithManager sets it.
@@ -50,6 +52,8 @@ type Reconciler struct {
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that Clusters must have; empty means
 	// all.
 	WatchFilterValue string
+	// UpdatesHosts is set if the manager offers an agent, so that its pools update hosts.
+	UpdatesHosts bool
 
 	// controller gets the requests of the watches in workload clusters.
 	controller controller.Controller
@@ -57,8 +61,8 @@ type Reconciler struct {
 
 // SetupWithManager adds the controller to a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.ClusterCache == nil {
-		return errors.New("clusternodes controller: Client and ClusterCache must be set")
+	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil {
+		return errors.New("clusternodes controller: Client, APIReader and ClusterCache must be set")
 	}
 	r.Recorder = mgr.GetEventRecorder("clusternodes-controller")
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "clusternodes")
@@ -68,8 +72,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&clusterv1.Cluster{}, &handler.EnqueueRequestForObject{},
 			builder.WithPredicates(predicate.Or(predicates.ClusterUnpaused(mgr.GetScheme(), log), predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))).
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(workload.RequestClusterOfPool),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(clusterOfMachine), builder.WithPredicates(hasJoined())).
+			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(clusterOfMachine), builder.WithPredicates(predicate.Or(hasJoined(), hasHook()))).
 		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(clusterOfConfig), builder.WithPredicates(isDeleted())).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("clusternodes", workload.RequestItself)).
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfCluster)).
@@ -77,11 +81,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return err
 }
 
-// Reconcile guards the Nodes of a Cluster, and checks and adopts those that Poolboot did not boot. It does nothing for
-// a Cluster without pools: an existing policy stays.
+// Reconcile guards the Nodes of a Cluster, and checks and adopts those that Poolboot did not boot. For a Cluster without
+// pools, it only removes hooks: an existing policy stays.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster, pools, err := workload.ClusterWithPools(ctx, r.Client, req.NamespacedName, r.WatchFilterValue)
-	if err != nil || len(pools) == 0 {
+	if err != nil || !workload.HasNodes(cluster, r.WatchFilterValue) {
+		return ctrl.Result{}, err
+	}
+	if err := r.followSlots(ctx, req.NamespacedName, pools); err != nil || len(pools) == 0 {
 		return ctrl.Result{}, err
 	}
 	again, err := r.guard(ctx, cluster, pools)

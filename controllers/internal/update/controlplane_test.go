@@ -23,6 +23,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/drainhook"
 )
 
 // newControlPlane returns a world whose hosts have a control plane with stacked etcd, and are adopted.
@@ -100,7 +101,7 @@ func (w *world) setMember(ctx context.Context, i int, status corev1.ConditionSta
 func (w *world) held(ctx context.Context) (held []int) {
 	GinkgoHelper()
 	for i := range w.size(ctx) {
-		if metav1.HasAnnotation(w.machine(ctx, i).ObjectMeta, controlPlaneHook) {
+		if drainhook.Is(w.machine(ctx, i)) {
 			held = append(held, i)
 		}
 	}
@@ -115,7 +116,7 @@ func (w *world) expectQuorum(ctx context.Context) func() {
 		Expect(len(told)).To(BeNumerically("<=", 1))
 		for _, changing := range told {
 			for i := range w.size(ctx) {
-				Expect(i == changing || metav1.HasAnnotation(w.machine(ctx, i).ObjectMeta, controlPlaneHook)).To(BeTrue(), "Machine %d can be drained while host %d changes", i, changing)
+				Expect(i == changing || drainhook.Is(w.machine(ctx, i))).To(BeTrue(), "Machine %d can be drained while host %d changes", i, changing)
 			}
 		}
 	}
@@ -190,7 +191,7 @@ var _ = Describe("The pool of a control plane", func() {
 		w := newControlPlane(ctx, 3)
 		w.render(ctx, "rendered-worker-2")
 		w.afterWrite = func() {
-			if machine := w.machine(ctx, 2); machine.DeletionTimestamp.IsZero() && metav1.HasAnnotation(machine.ObjectMeta, controlPlaneHook) {
+			if machine := w.machine(ctx, 2); machine.DeletionTimestamp.IsZero() && drainhook.Is(machine) {
 				machine.Finalizers = []string{"machine.cluster.x-k8s.io"}
 				Expect(w.management.Update(ctx, machine)).To(Succeed())
 				Expect(w.management.Delete(ctx, machine)).To(Succeed())
@@ -272,7 +273,7 @@ var _ = Describe("The pool of a control plane", func() {
 		w.settle(ctx)
 		for _, i := range []int{1, 2} {
 			machine := w.machine(ctx, i)
-			delete(machine.Annotations, controlPlaneHook)
+			delete(machine.Annotations, drainhook.Annotation)
 			Expect(w.management.Update(ctx, machine)).To(Succeed())
 		}
 		w.settle(ctx)
@@ -328,16 +329,6 @@ var _ = Describe("The pool of a control plane", func() {
 		}
 		Expect(w.slots(ctx)).To(BeEmpty())
 		Expect(w.gatesCondition(ctx).Message).To(ContainSubstring("the update of Node host-0 has not ended"))
-		Expect(w.held(ctx)).To(BeEmpty())
-	})
-
-	It("leaves no hook behind when it is deleted", func(ctx SpecContext) {
-		w := newControlPlane(ctx, 3)
-		w.render(ctx, "rendered-worker-2")
-		w.settle(ctx)
-		Expect(w.held(ctx)).NotTo(BeEmpty())
-		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.PoolRole = poolv1.RoleWorker })
-		w.settle(ctx)
 		Expect(w.held(ctx)).To(BeEmpty())
 	})
 })

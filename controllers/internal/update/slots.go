@@ -20,6 +20,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/drainhook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -48,8 +49,9 @@ func (r *Updates) ChooseHosts(
 	if failed == nil {
 		report()
 	}
-	if failed == nil {
-		if held := r.holdMachines(ctx, cluster, p, pools); held != nil { // it is retried, also if the workload cluster can't be reached
+	if failed == nil && pool.IsOfControlPlane(*p) && workload.HasNodes(cluster, r.WatchFilterValue) {
+		held := drainhook.FollowSlots(ctx, r.Client, r.APIReader, workload.ClusterOfPool(p), []poolv1.MachineConfigPool{*p})
+		if held != nil { // it is retried, also if the workload cluster can't be reached
 			err = held
 		}
 	}
