@@ -130,6 +130,8 @@ var table = map[string]Outlook{
 	poolv1.GatesOpenReason:                  Fine,
 	poolv1.GateClosedReason:                 Waits,
 	poolv1.ControlPlaneNotReadyReason:       Waits,
+	poolv1.EarlierPoolsPendingReason:        Waits,
+	poolv1.ApprovalPendingReason:            NeedsPerson,
 	poolv1.GateUnreadableReason:             NeedsPerson,
 }
 

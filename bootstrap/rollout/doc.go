@@ -3,7 +3,7 @@
 // maxUnavailable, and the rest is chosen by zone and age.
 //
 // A Host is what is recorded for a host that has joined, what it was told and what its agent reports; Host.ForRollout
-// makes it a Candidate, by which Next decides. HoldOfWindow and the functions about gates say why no host of a pool
+// makes it a Candidate, by which Next decides. HoldOf and the functions about gates say why no host of a pool
 // begins an update. The controllers and kubectl poolboot decide by this package, which is pure: it reads no cluster and
 // no clock.
 package rollout

@@ -185,11 +185,11 @@ func HasGates(p *poolv1.MachineConfigPool) bool {
 	return len(p.Spec.Updates.Gates) > 0 || pool.IsOfControlPlane(*p)
 }
 
-// HoldOfGates returns why a gate prevents hosts of a pool from beginning updates, from the condition of the pool, or
-// "".
+// HoldOfGates returns why a gate, or an earlier pool of the cluster, prevents hosts of a pool from beginning updates,
+// from the condition of the pool, or "".
 func HoldOfGates(p *poolv1.MachineConfigPool) string {
 	c := meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition)
-	if c == nil || c.Status != "False" || !HasGates(p) {
+	if c == nil || c.Status != "False" || c.Reason != poolv1.EarlierPoolsPendingReason && !HasGates(p) {
 		return ""
 	}
 	return c.Message

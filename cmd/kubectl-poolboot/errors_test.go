@@ -30,7 +30,7 @@ var endsWithRemedy = regexp.MustCompile(`(: |, |; |\n)(and |or )?([Uu]se|add|ask
 // liveCommands are command lines of all commands that read a cluster.
 var liveCommands = []string{
 	"boots", "boots infra-a --watch", "diff -f pool.yaml", "explain host rack1-u12", "explain machine infra-a", "explain node infra-a", "move-check",
-	"pointer edge --host edge-7", "render --live --pool infra", "report", "rollout history infra", "rollout pause infra", "rollout plan infra",
+	"pointer edge --host edge-7", "render --live --pool infra", "report", "rollout approve infra", "rollout history infra", "rollout pause infra", "rollout plan infra",
 	"rollout resume infra", "rollout retry infra", "rollout status", "rollout status infra", "rollout status infra --watch", "rollout status --watch",
 }
 
@@ -195,6 +195,7 @@ var _ = Describe("An error ends with what to do, and has its exit code,", func()
 		Entry("a Cluster of files", "nope", "labels -f pool.yaml --pool infra --cluster nope"),
 		Entry("a Cluster of a diff", "nope", "diff -f pool.yaml --cluster nope"),
 		Entry("a pool", `MachineConfigPool "nope"`, "rollout plan nope"),
+		Entry("a pool to approve", `MachineConfigPool "nope"`, "rollout approve nope"),
 		Entry("a pool to pause", `MachineConfigPool "nope"`, "rollout pause nope"),
 		Entry("a rendered config", "--configuration: MachineConfigPool edge/infra has no rendered config nope", "rollout pause infra --configuration nope"),
 		Entry("a host to retry", "--host: MachineConfigPool edge/infra has no running host nope", "rollout retry infra --host nope"),
@@ -227,7 +228,7 @@ var _ = Describe("An error ends with what to do, and has its exit code,", func()
 			}
 			commands++
 		})
-		Expect(commands).To(Equal(23))
+		Expect(commands).To(Equal(24))
 		expect("nope", `unknown command "nope"`)
 		expect("render -f nowhere.yaml", "nowhere.yaml: no such file") // before it asks for --pool
 	})

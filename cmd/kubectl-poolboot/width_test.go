@@ -96,6 +96,7 @@ var _ = Describe("What the commands print fits in 120 columns", func() {
 		Entry("explain node", "example.com/tier=infra", "explain", "node", longName),
 		Entry("move-check", "to move", "move-check"),
 		Entry("render --explain", "/etc/motd", "render", "--live", "--pool", "infra", "--explain"),
+		Entry("rollout approve", "needs no approval", "rollout", "approve", "infra"),
 		Entry("rollout history", "infra@1761d995", "rollout", "history", "infra"),
 		Entry("rollout pause", "is paused", "rollout", "pause", "infra", "--configuration", goodConfig),
 		Entry("rollout plan", longName, "rollout", "plan", "infra"),

@@ -67,6 +67,12 @@ var situations = map[string]struct {
 		s.pause(true)
 		s.set(infra, "changed")
 	}, `run kubectl poolboot rollout resume infra -n \w+ to hand it out`},
+	poolv1.ApprovalPendingReason: {poolv1.UpdatedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
+		p := s.pool("infra")
+		p.Spec.Updates.Approval = poolv1.ApprovalManual
+		Expect(s.Update(ctx(), p)).To(Succeed())
+		Expect(s.Create(ctx(), follower("m1", bootstrapv1.UpdateWaitingReason))).To(Succeed())
+	}, `is not approved .*: check it, and run kubectl poolboot rollout approve infra -n \w+ --configuration rendered-infra-`},
 	poolv1.PausedConfigurationInvalidReason: {poolv1.RenderDegradedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		p := s.pool("infra")
 		p.Spec.Paused = new(true)

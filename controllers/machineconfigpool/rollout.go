@@ -125,7 +125,7 @@ func (s *scope) isStuck(n counts, isBlocked bool, now time.Time) bool {
 	hasBegun := func(c bootstrapv1.PoolbootConfig) bool { return c.Status.Update.Stage != "" }
 	if s.pool.Spec.Updates.FailureDomainLabel == "" || n.failed() == 0 || len(n.waiting) == 0 || isBlocked ||
 		meta.IsStatusConditionFalse(s.pool.Status.Conditions, poolv1.UpdateGatesOpenCondition) ||
-		rollout.HoldOfWindow(s.pool, now).Why != "" || slices.ContainsFunc(s.machines, hasBegun) {
+		rollout.HoldOf(s.pool, now).Why != "" || slices.ContainsFunc(s.machines, hasBegun) {
 		s.cache.stuckSince = time.Time{}
 		return false
 	}
@@ -145,7 +145,7 @@ func (s *scope) isStuck(n counts, isBlocked bool, now time.Time) bool {
 // each of them counts while no host is updated.
 func (n counts) blocking(p *poolv1.MachineConfigPool, limit int) []string {
 	isFull := len(n.notInPool)+len(n.held)+n.failed()+int(n.notReplaced) >= limit || len(n.waiting) == n.heldWaiting || p.Spec.Updates.FailureDomainLabel != ""
-	if len(n.waiting) == 0 || len(n.updating) > 0 || !isFull || rollout.HoldOfWindow(p, time.Now()).Why != "" {
+	if len(n.waiting) == 0 || len(n.updating) > 0 || !isFull || rollout.HoldOf(p, time.Now()).Why != "" {
 		return nil
 	}
 	return n.unavailableNames()

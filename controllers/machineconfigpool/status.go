@@ -110,12 +110,12 @@ func (s *scope) setUpdated(n counts) {
 			message = n.blockedMessage() + message
 		}
 		if len(n.waiting) > 0 {
-			s.hold = rollout.HoldOfWindow(s.pool, time.Now())
+			s.hold = rollout.HoldOf(s.pool, time.Now())
 			gate := rollout.HoldOfGates(s.pool)
 			switch {
 			case reason != poolv1.HostsPendingReason:
-			case paused:
-				reason = poolv1.RolloutPausedReason
+			case s.hold.Reason != "":
+				reason = s.hold.Reason
 			case gate != "" && s.hold.Why == "":
 				reason = meta.FindStatusCondition(s.pool.Status.Conditions, poolv1.UpdateGatesOpenCondition).Reason
 			}

@@ -75,5 +75,20 @@ var _ = Describe("A pool whose hosts wait for their update", func() {
 	},
 		Entry("if it is closed", poolv1.GateClosedReason),
 		Entry("if it can't be read", poolv1.GateUnreadableReason),
+		Entry("if it is an earlier pool", poolv1.EarlierPoolsPendingReason),
 	)
+
+	It("says that what it hands out is not approved, and names what is", func() {
+		p := s.pool("infra")
+		p.Spec.Updates.Approval = poolv1.ApprovalManual
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, poolv1.ApprovedConfigurationAnnotation, "rendered-infra-1")
+		Expect(s.Update(ctx(), p)).To(Succeed())
+		name := p.Status.Configuration.Name
+		Expect(s.becomes("m1", bootstrapv1.UpdateWaitingReason)).To(haveCondition(poolv1.ReadyCondition, no, poolv1.ApprovalPendingReason,
+			"; "+name+" is not approved, because the annotation poolboot.io/approved-configuration names rendered-infra-1, which the pool does not hand out", "kubectl poolboot rollout approve infra -n site --configuration "+name))
+		p = s.pool("infra")
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, poolv1.ApprovedConfigurationAnnotation, name)
+		Expect(s.Update(ctx(), p)).To(Succeed())
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.ReadyCondition, no, poolv1.HostsPendingReason))
+	})
 })

@@ -84,6 +84,10 @@ const ClusterIdentityAnnotation = "poolboot.io/cluster-identity"
 // Machines boot with. Poolboot writes it unless a user did, and removes it when the pool is no longer paused.
 const PausedConfigurationAnnotation = "poolboot.io/paused-configuration"
 
+// ApprovedConfigurationAnnotation is on a MachineConfigPool with spec.updates.approval Manual and names the rendered
+// config of this pool to which hosts can begin updates. A user writes it, as by kubectl poolboot rollout approve.
+const ApprovedConfigurationAnnotation = "poolboot.io/approved-configuration"
+
 // AdmittedAnnotation is on an Enrollment and lists the names that it has admitted, in the order of their admission,
 // separated by commas. Each name is one use, even if its host sends more requests or is reinstalled. Poolboot writes
 // it; changes by others are refused.
@@ -152,8 +156,9 @@ const (
 	NodeDegradedCondition = "NodeDegraded"
 	// DegradedCondition is true when RenderDegraded or NodeDegraded is.
 	DegradedCondition = "Degraded"
-	// UpdateGatesOpenCondition is false while a gate of spec.updates.gates prevents hosts from beginning their updates.
-	// The message names the gate. It is true if the gates were open when hosts began updates last.
+	// UpdateGatesOpenCondition is false while a gate of spec.updates.gates, the control plane, or the order of the
+	// cluster's pools prevents hosts from beginning their updates. The message says which one. It is true if the gates
+	// were open when hosts began updates last.
 	UpdateGatesOpenCondition = "UpdateGatesOpen"
 )
 
@@ -180,6 +185,9 @@ const (
 	NothingRenderedReason = "NothingRendered"
 	// The pool is paused by spec.paused, and a change waits. To roll it out, run kubectl poolboot rollout resume.
 	RolloutPausedReason = "RolloutPaused"
+	// Hosts wait for their update, and what the pool hands out is not approved. Look at it, and run kubectl poolboot
+	// rollout approve: docs/updates.md#approve-updates.
+	ApprovalPendingReason = "ApprovalPending"
 	// The pool is rendered.
 	RenderedReason = "Rendered"
 	// The MachineConfigs cannot be rendered. Correct the one that the message names.
@@ -219,6 +227,9 @@ const (
 	// The object of a gate can't be read, or the expression fails, so no host begins an update:
 	// docs/updates.md#update-gates.
 	GateUnreadableReason = "GateUnreadable"
+	// A pool of an earlier step of spec.updates.cluster.order is not ready, is not ready for long enough, or does not
+	// exist. The message names it: docs/updates.md#all-pools-of-a-cluster.
+	EarlierPoolsPendingReason = "EarlierPoolsPending"
 )
 
 // UpdateGatesUser is the user of a workload cluster that reads the objects of update gates. The manager impersonates

@@ -16,6 +16,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.poolRole != 'control-plane' || !has(self.nodeSelector)",message="the Nodes of the control plane are those with the label node-role.kubernetes.io/control-plane: leave it out",fieldPath=".nodeSelector",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="self.poolRole != 'control-plane' || !has(self.maxUnavailable)",message="hosts of the control plane are updated one at a time: leave it out",fieldPath=".maxUnavailable",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="self.poolRole != 'control-plane' || !has(self.hosts) || !has(self.hosts.templateRef)",message="hosts of the control plane boot by the control plane provider: leave it out",fieldPath=".hosts.templateRef",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="self.poolRole == 'worker' || !has(self.updates) || !has(self.updates.cluster)",message="it applies to all pools of the cluster: set it in the worker pool",fieldPath=".updates.cluster",reason=FieldValueForbidden
 type MachineConfigPoolSpec struct {
 	// clusterName is the Cluster, in the same namespace, whose Machines and Nodes the pool is for.
 	// +required

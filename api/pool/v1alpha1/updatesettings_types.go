@@ -40,6 +40,16 @@ type UpdateSettings struct {
 	// +kubebuilder:validation:MaxItems=8
 	Gates []UpdateGate `json:"gates,omitempty"`
 
+	// approval is whether hosts begin updates to what the pool hands out (Automatic), or only once its annotation
+	// poolboot.io/approved-configuration names that rendered config (Manual), as kubectl poolboot rollout approve
+	// writes it. New hosts boot without an approval. Defaults to Automatic.
+	// +optional
+	Approval UpdateApproval `json:"approval,omitempty"`
+
+	// cluster is what applies to the updates of all pools of the cluster together. Only the worker pool can have it.
+	// +optional
+	Cluster ClusterUpdateSettings `json:"cluster,omitempty,omitzero"`
+
 	// minReadySeconds is the time for which the Node of an updated host must be Ready before its update is complete.
 	// Defaults to 10.
 	// +optional

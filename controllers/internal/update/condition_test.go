@@ -44,7 +44,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		h.Report.Current, h.Report.Target, h.Report.State = newRevision, newRevision, agentv1.Done
 		o := outcome{now: time.Now(), in: poolContext{pool: p}, revision: newRevision}
 		change(h, &o)
-		o.in.hold = rollout.HoldOfWindow(p, time.Now())
+		o.in.hold = rollout.HoldOf(p, time.Now())
 		condition := h.updated(o)
 		Expect(condition.Status).To(Equal(status))
 		Expect(condition.Reason).To(Equal(reason))

@@ -34,16 +34,13 @@ type gates struct {
 	closed   *rollout.ClosedGate
 }
 
-// passGates returns those of the hosts that the gates of the pool allow to get slots for their targets: all if the
-// gates are open, and otherwise only those that have begun, which get a newer target, and those that return. The pool
-// of the control plane always has a gate, which one host passes at a time. The gates are read once per reconcile, and
-// only if it matters. The cost is one request for each gate up to the first closed one. With an error, it returns those
-// that pass closed gates.
+// passGates returns those of the hosts that the order of the cluster's pools and the gates of the pool allow to get
+// slots for their targets: all if the gates are open, and otherwise only those that have begun, which get a newer
+// target, and those that return. The pool of the control plane always has a gate, which one host passes at a time. The
+// gates are read once per reconcile, and only if it matters. The cost is one request for each gate up to the first
+// closed one. With an error, it returns those that pass closed gates.
 func (r *Updates) passGates(ctx context.Context, s *poolScope, hosts []string) ([]string, error) {
 	isControlPlane := pool.IsOfControlPlane(*s.pool)
-	if !rollout.HasGates(s.pool) || len(hosts) == 0 {
-		return hosts, nil
-	}
 	var inUpdate []string
 	var beginning []*host
 	for _, h := range s.named(hosts) {
@@ -56,7 +53,10 @@ func (r *Updates) passGates(ctx context.Context, s *poolScope, hosts []string) (
 	if len(beginning) == 0 {
 		return hosts, nil
 	}
-	closed, err := r.closedGate(ctx, s)
+	closed, err := r.closedByOrder(ctx, s)
+	if err == nil && closed == nil {
+		closed, err = r.closedGate(ctx, s)
+	}
 	if err == nil && closed == nil && isControlPlane {
 		hosts = append(slices.Clone(inUpdate), beginning[0].Name())
 		closed, err = r.reserveControlPlane(ctx, s, beginning[0])
@@ -153,7 +153,7 @@ func (r *Updates) setGatesOpen(s *poolScope) (report func()) {
 	case closed != nil:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, closed.Reason, closed.Why
 		meta.SetStatusCondition(&p.Status.Conditions, condition)
-	case s.gates.wereRead:
+	case s.gates.wereRead && rollout.HasGates(p):
 		meta.SetStatusCondition(&p.Status.Conditions, condition)
 	case old != nil && (!rollout.HasGates(p) || old.Status == metav1.ConditionFalse):
 		meta.RemoveStatusCondition(&p.Status.Conditions, poolv1.UpdateGatesOpenCondition)

@@ -164,6 +164,8 @@ type poolScope struct {
 	nodes, liveNodes client.Reader
 	// maxUnavailable is the limit for the hosts.
 	maxUnavailable int
+	// all are the objects of all hosts of the Cluster.
+	all objects
 	// hosts are the hosts of the pool. isIncomplete means that the targets of some are not known because of an error.
 	hosts        []*host
 	isIncomplete bool
@@ -176,6 +178,18 @@ type poolScope struct {
 	slotOf map[string]int
 	// gates are the update gates, once they were read for this reconcile.
 	gates gates
+}
+
+// objects are those of the hosts of a Cluster.
+type objects struct {
+	configs  []bootstrapv1.PoolbootConfig
+	machines []clusterv1.Machine
+	nodes    []corev1.Node
+}
+
+// hostsOf returns the hosts of the pool with a role, one of these pools.
+func (o *objects) hostsOf(role string, pools []poolv1.MachineConfigPool) []*rollout.Host {
+	return rollout.HostsOfPool(role, pools, o.configs, o.machines, o.nodes)
 }
 
 // gather reads the hosts of the pool, and determines what they should run. It reads them live if isLive is true, which
@@ -198,7 +212,8 @@ func (r *Updates) gather(ctx context.Context, s *poolScope, isLive bool) error {
 	if err := nodesOf.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("read the Nodes of Cluster %s: %w", cluster, err)
 	}
-	for _, h := range rollout.HostsOfPool(s.pool.Spec.PoolRole, s.pools, configs.Items, machines.Items, nodes.Items) {
+	s.all = objects{configs.Items, machines.Items, nodes.Items}
+	for _, h := range s.all.hostsOf(s.pool.Spec.PoolRole, s.pools) {
 		h := &host{Host: h}
 		if err := r.aim(ctx, s, h); err != nil {
 			return err

@@ -54,7 +54,7 @@ type poolContext struct {
 
 // poolContextOf gathers what the targets of the hosts of a pool depend on.
 func (r *Updates) poolContextOf(ctx context.Context, cluster *clusterv1.Cluster, p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) poolContext {
-	in := poolContext{cluster: cluster, pool: p, pools: pools, hold: rollout.HoldOfWindow(p, time.Now()), identity: workload.Identity(ctx, r.ClusterCache, cluster)}
+	in := poolContext{cluster: cluster, pool: p, pools: pools, hold: rollout.HoldOf(p, time.Now()), identity: workload.Identity(ctx, r.ClusterCache, cluster)}
 	if in.renderer = pool.NetworkRendererOf(p, pools); in.renderer == poolv1.NetworkRendererNone {
 		in.renderer = ""
 	}

@@ -150,7 +150,7 @@ func planOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, nodes
 // holdOf returns why no host of a pool begins an update, or "". This command does not read the objects of update gates:
 // the manager reads them, and reports a closed gate in the status of the pool.
 func holdOf(p *poolv1.MachineConfigPool) string {
-	return cmp.Or(waitsInPause(p), rollout.HoldOfWindow(p, time.Now()).Why, rollout.HoldOfGates(p))
+	return cmp.Or(waitsInPause(p), rollout.HoldOf(p, time.Now()).Why, rollout.HoldOfGates(p))
 }
 
 // waitsInPause says what a paused pool renders and does not hand out. It returns "" if there is nothing.

@@ -1,5 +1,5 @@
 // Package rollout has the commands kubectl poolboot rollout: they print which hosts of a pool are updated next and how
-// far a rollout is, pause and resume it, try failed updates again, and list the rendered configs of a pool.
+// far a rollout is, pause, resume and approve it, try failed updates again, and list the rendered configs of a pool.
 package rollout
 
 import (
@@ -28,8 +28,8 @@ func New(streams genericiooptions.IOStreams, connect func() input.Connection) *c
 	cmd := &cobra.Command{
 		Use:   "rollout",
 		Short: "Show and control how running hosts follow their pool",
-		Long: `Show how far the hosts of a pool are, which are next and what the pool handed out; pause and resume the updates, and
-try failed ones again.`,
+		Long: `Show how far the hosts of a pool are, which are next and what the pool handed out; pause, resume and approve the
+updates, and try failed ones again.`,
 		Example: `  # How far are all pools?
   kubectl poolboot rollout status -A
 
@@ -38,7 +38,7 @@ try failed ones again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newStatus(streams, connect()), newPlan(streams, connect()), newPause(streams, connect()), newResume(streams, connect()),
+	cmd.AddCommand(newStatus(streams, connect()), newPlan(streams, connect()), newPause(streams, connect()), newResume(streams, connect()), newApprove(streams, connect()),
 		newRetry(streams, connect()), newHistory(streams, connect()),
 		newUnavailable("undo", "there is no undo: revert the MachineConfig, or see kubectl poolboot rollout pause --configuration"),
 		newUnavailable("restart", "there is no restart: to apply the configuration again, see kubectl poolboot rollout retry"))

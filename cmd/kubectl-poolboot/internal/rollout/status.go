@@ -54,9 +54,9 @@ fails is retried. 1 if a host does not boot until you act, an update failed or i
 answer, a host was changed by hand or is in a stage of its update for too long, a Node does not exist or has not the
 labels of one pool, a host without an agent runs another config, the pool cannot be rendered, an update gate cannot be
 read, or --timeout expires and nothing below holds. 2 if the pool is paused and something waits, if hosts wait and the
-maintenance window or an update gate is closed or unavailable hosts take all places, or if a drain takes longer than
-spec.updates.drainTimeoutSeconds; --watch waits for all but the pause until --timeout expires. 3 with --watch and a POOL
-if it hands out another config before all hosts run the first.`,
+maintenance window or an update gate is closed, an approval is missing, other pools are first, or unavailable hosts take
+all places, or if a drain takes longer than spec.updates.drainTimeoutSeconds; --watch waits for all but the pause until
+--timeout expires. 3 with --watch and a POOL if it hands out another config before all hosts run the first.`,
 		Example: `  # All pools
   kubectl poolboot rollout status -A
 
