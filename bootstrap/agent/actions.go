@@ -56,7 +56,7 @@ func (a *Agent) act(ctx context.Context, node Node) (time.Duration, error) {
 	case err != nil:
 		return a.fail(fmt.Errorf("%w%s", err, a.failingUnits(ctx, "")))
 	}
-	if u.isRepair() || len(u.plan.Operations) == 0 {
+	if u.isRepair() || len(u.plan.Operations) == 0 && !restartsKubelet(u.plan.Actions) {
 		return a.enter(committing, nil) // a repair does not depend on the cluster, nor does what changes nothing
 	}
 	return a.enter(verifying, func(j *journal) { j.ChangedAt = max(j.ChangedAt, restarted) })

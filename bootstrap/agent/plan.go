@@ -38,7 +38,9 @@ func newUpdate(before, after *target, drift []update.Drift, can update.Capabilit
 	if u.forced {
 		overwritten = drift
 	}
-	u.plan = update.New(before.config, after.config, after.Policy, can, overwritten...)
+	wanted := after.config
+	wanted.Restart = after.RestartSince(before.Assignment)
+	u.plan = update.New(before.config, wanted, after.Policy, can, overwritten...)
 	u.drift = without(drift, func(d update.Drift) bool { return !u.forced && d.Kind != update.DriftOS })
 	found := before.config.AsFound(u.drift)
 	switch {

@@ -104,7 +104,8 @@ func (a *Agent) undo(ctx context.Context) (time.Duration, error) {
 	}) || slices.ContainsFunc(a.Files.LeftOver(), func(entry hostfiles.LeftOver) bool {
 		return !slices.Contains(a.journal.FilesLeft, entry.Path)
 	})
-	if isIncomplete && (u == nil || !u.isRepair()) || u != nil && u.plan.Reboots() && hasBooted {
+	isBack := u != nil && len(u.plan.Operations) == 0 && a.journal.Failed.IsSuperseded // a restart is not undone
+	if isIncomplete && (u == nil || !u.isRepair()) || u != nil && u.plan.Reboots() && hasBooted && !isBack {
 		return a.enter(returning, func(j *journal) {
 			j.Boot, j.Reboots, j.RebootMethod, j.Started = a.Clock.BootID(), 0, update.FullReboot, 0
 		})

@@ -23,6 +23,8 @@ const MaxSize = 1 << 20
 type Assignment struct {
 	// Node is the name of the host's Node.
 	Node string `json:"node"`
+	// Pool is the role of the pool. It is empty for a host that is to be as it was found.
+	Pool string `json:"pool,omitempty"`
 	// Config is the pool's rendered config.
 	Config RenderedConfig `json:"config"`
 	// Machine is the machine's own part, an Ignition document: everything of the overlay but the join credential and
@@ -42,10 +44,20 @@ type Assignment struct {
 	// Force is any text. When it changes, the agent applies the configuration again, also if nothing else has changed
 	// and also if that is not possible without losing a change that was made by hand.
 	Force string `json:"force,omitempty"`
+	// Restart is the last restart that was requested for the hosts of the pool, or nil.
+	Restart *Restart `json:"restart,omitempty"`
 	// Staging is how the host downloads what the update to this assignment needs. It is nil without limit and images.
 	Staging *Staging `json:"staging,omitempty"`
 	// Agent is the agent that the host should run. It is nil while the manager has none to offer.
 	Agent *Agent `json:"agent,omitempty"`
+}
+
+// Restart is a restart of hosts without a change.
+type Restart struct {
+	// ID is another one for each restart.
+	ID string `json:"id"`
+	// Kind is what restarts.
+	Kind update.RestartKind `json:"kind"`
 }
 
 // Staging is how a host downloads what an update needs.
@@ -89,6 +101,15 @@ func (a *Assignment) MinReady() time.Duration { return time.Duration(a.MinReadyS
 // ReadyDeadline returns ReadyDeadlineSeconds.
 func (a *Assignment) ReadyDeadline() time.Duration {
 	return time.Duration(a.ReadyDeadlineSeconds) * time.Second
+}
+
+// RestartSince returns what a host restarts that changes to this assignment from another one. What was requested for the
+// hosts of a pool is not for one that comes to the pool later.
+func (a *Assignment) RestartSince(before Assignment) update.RestartKind {
+	if a.Restart == nil || a.Pool != before.Pool || before.Restart != nil && before.Restart.ID == a.Restart.ID {
+		return update.RestartNothing
+	}
+	return a.Restart.Kind
 }
 
 // Encode returns the document of an assignment: the same bytes for the same assignment.
@@ -139,6 +160,8 @@ func Read(document []byte) (Assignment, error) {
 		return Assignment{}, errors.New("the assignment is malformed: machine is missing")
 	case a.MinReadySeconds < 0, a.ReadyDeadlineSeconds <= 0:
 		return Assignment{}, errors.New("the assignment is malformed: minReadySeconds or readyDeadlineSeconds is out of range")
+	case a.Restart != nil && a.Restart.Kind != update.RestartHost && a.Restart.Kind != update.RestartKubelet:
+		return Assignment{}, fmt.Errorf("the assignment is malformed: restart has the unknown kind %q", a.Restart.Kind)
 	}
 	return a, nil
 }

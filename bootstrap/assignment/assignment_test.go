@@ -68,6 +68,7 @@ var _ = Describe("A document", func() {
 		Entry("without the hash of the config", func(a *assignment.Assignment) { a.Config.SHA512 = "" }),
 		Entry("without the machine's part", func(a *assignment.Assignment) { a.Machine = json.RawMessage("null") }),
 		Entry("without a deadline", func(a *assignment.Assignment) { a.ReadyDeadlineSeconds = 0 }),
+		Entry("with a restart of something that this agent does not know", func(a *assignment.Assignment) { a.Restart = &assignment.Restart{ID: "1", Kind: "Firmware"} }),
 		Entry("with a negative time", func(a *assignment.Assignment) { a.MinReadySeconds = -1 }),
 	)
 

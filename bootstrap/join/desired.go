@@ -83,6 +83,7 @@ func Assignment(in Input) (assignment.Assignment, error) {
 	offered := in.Offer.Agent
 	return assignment.Assignment{
 		Node:                 in.Registration.Name,
+		Pool:                 in.Pool.Spec.PoolRole,
 		Config:               in.Rendered,
 		Machine:              machine,
 		Policy:               policyOf(in.Pool, parent),
@@ -91,6 +92,7 @@ func Assignment(in Input) (assignment.Assignment, error) {
 		RepairsDrift:         in.Pool.Spec.Updates.RepairsDrift(),
 		RebootMethod:         pool.RebootMethodOf(in.Pool),
 		Force:                in.Config.Annotations[bootstrapv1.ForceUpdateAnnotation],
+		Restart:              restartOf(in.Pool),
 		Staging:              stagingOf(in.Pool),
 		Agent:                &offered,
 	}, nil
@@ -107,6 +109,14 @@ func AsFoundDocument(node string, p *poolv1.MachineConfigPool, offer Offer) ([]b
 		Node: node, Config: assignment.AsFound(), Machine: machine, Policy: update.DefaultPolicy(),
 		MinReadySeconds: p.Spec.Updates.MinReady(), ReadyDeadlineSeconds: p.Spec.Updates.ReadyDeadline(), RebootMethod: pool.RebootMethodOf(p), Agent: &offer.Agent,
 	})
+}
+
+// restartOf returns the last restart that was requested for the hosts of a pool, or nil.
+func restartOf(p *poolv1.MachineConfigPool) *assignment.Restart {
+	if !p.Spec.Updates.Restart.IsRequested() {
+		return nil
+	}
+	return &assignment.Restart{ID: p.Spec.Updates.Restart.ID, Kind: pool.RestartKindOf(p)}
 }
 
 // stagingOf returns how the hosts of a pool download what an update needs, or nil without limit and images.

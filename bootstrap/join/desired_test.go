@@ -165,6 +165,13 @@ var _ = Describe("The assignment of a host", func() {
 		Expect(a.Force).To(Equal("again"))
 	})
 
+	It("contains the pool, and the last restart that was requested for its hosts", func() {
+		in := newInput(bootstrapv1.JoinTypeKubelet)
+		Expect(assignmentOf(in)).To(And(HaveField("Pool", "infra"), HaveField("Restart", BeNil())))
+		in.Pool.Spec.Updates.Restart = poolv1.RestartRequest{ID: "1", Kind: poolv1.RestartKubelet}
+		Expect(assignmentOf(in).Restart).To(Equal(&assignment.Restart{ID: "1", Kind: update.RestartKubelet}))
+	})
+
 	It("does not need a worker pool, and is refused if there are two", func() {
 		in := newInput(bootstrapv1.JoinTypeKubelet)
 		in.Pools = in.Pools[1:]

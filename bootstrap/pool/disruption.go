@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
@@ -32,6 +33,26 @@ func RebootMethodOf(p *poolv1.MachineConfigPool) update.RebootMethod {
 		return update.RebootMethod(method)
 	}
 	return update.FullReboot
+}
+
+// RestartKindOf returns what the hosts of a pool restart because it was requested.
+func RestartKindOf(p *poolv1.MachineConfigPool) update.RestartKind {
+	switch {
+	case !p.Spec.Updates.Restart.IsRequested():
+		return update.RestartNothing
+	case p.Spec.Updates.Restart.Kind == poolv1.RestartKubelet:
+		return update.RestartKubelet
+	}
+	return update.RestartHost
+}
+
+// RestartOf returns what a running host of a pool restarts because it was requested, and the host was not told so yet.
+// isMoved is true for a host that runs the configuration of another pool: it does not restart.
+func RestartOf(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig, isMoved bool) update.RestartKind {
+	if isMoved || config.Status.Update.Restart == p.Spec.Updates.Restart.ID {
+		return update.RestartNothing
+	}
+	return RestartKindOf(p)
 }
 
 // NewUpdatePolicy returns the defaults with policies over them. A later policy for the same path or unit, or for SSH

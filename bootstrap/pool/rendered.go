@@ -52,13 +52,14 @@ func CompareAge(a, b *poolv1.MachineConfig) int {
 
 // PlanUpdate returns how a running host of a pool changes from one rendered config to another. parent is the pool that
 // it inherits from, or nil. restartsKubelet means that the flags of the kubelet change too, because the host was in
-// another pool or the pool has other labels or taints. can is what the programs of the host can change. What drifted on
-// the host changes too.
-func PlanUpdate(p, parent *poolv1.MachineConfigPool, from, to poolv1.MachineConfigSpec, restartsKubelet bool, can update.Capabilities, drift ...update.Drift) (update.Plan, error) {
+// another pool or the pool has other labels or taints. restart is what the host restarts because it was requested. can
+// is what the programs of the host can change. What drifted on the host changes too.
+func PlanUpdate(p, parent *poolv1.MachineConfigPool, from, to poolv1.MachineConfigSpec, restartsKubelet bool, restart update.RestartKind, can update.Capabilities, drift ...update.Drift) (update.Plan, error) {
 	before, after, err := parseBoth(from, to)
 	if err != nil {
 		return update.Plan{}, err
 	}
+	after.Restart = restart
 	plan := update.New(before, after, UpdatePolicyOf(p, parent), can, drift...)
 	if restartsKubelet && plan.IsPossible() {
 		plan.Actions = slices.DeleteFunc(plan.Actions, func(a update.Action) bool { return a.Type == update.None })

@@ -3,7 +3,10 @@ package rollout
 import (
 	"strings"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 // Lead is how a message of the condition Updated of a host begins. What it has is in other columns of kubectl poolboot
@@ -45,10 +48,14 @@ func WithoutLead(message, node, runs, desired string) string {
 	return message
 }
 
-// NextOf says to what a host is updated next that runs a rendered config: the pool can have other settings only.
-func NextOf(p *poolv1.MachineConfigPool, runs string) string {
+// NextOf says to what a host is updated next that runs a rendered config: the pool can only restart it, or have other
+// settings.
+func NextOf(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig, runs string) string {
 	if name := p.Status.Configuration.Name; name != runs {
 		return name
+	}
+	if pool.RestartOf(p, config, false) != update.RestartNothing {
+		return "restart (spec.updates.restart.id " + p.Spec.Updates.Restart.ID + ")"
 	}
 	return "other settings of MachineConfigPool " + p.Name
 }

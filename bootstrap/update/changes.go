@@ -22,16 +22,20 @@ const (
 	noPolicy      = "no policy covers it"
 	alwaysReboots = "it always requires a reboot"
 	onlyKeys      = "only SSH keys and passwords have a policy"
+	isRequested   = "it was requested"
 )
 
-// findChanges returns the entries that differ, with their actions: what always requires a reboot, then paths, units,
-// and users.
+// findChanges returns the entries that differ, with their actions: a restart that was requested, what always requires a
+// reboot, then paths, units, and users.
 func findChanges(before, after Config, policy Policy, onHost differing) (changes []Difference) {
 	pinned := findPinningChange(before.Ignition, after.Ignition, onHost)
 	add := func(kind Kind, name string, because Rule) {
 		entry := Item{kind, name}
 		because = pinned.ruleFor(entry, because)
 		changes = append(changes, Difference{Item: entry, Actions: because.Actions, Reason: because.Reason})
+	}
+	if after.Restart != RestartNothing {
+		add(KindRestart, "", Rule{Actions: after.Restart.actions(), Reason: isRequested})
 	}
 	for _, field := range []struct {
 		kind    Kind

@@ -12,4 +12,26 @@ type Config struct {
 	FIPS bool
 	// OS is what the host runs.
 	OS OperatingSystem
+	// Restart is what the host restarts when it changes to this configuration, also if nothing else changes.
+	Restart RestartKind
+}
+
+// RestartKind is what a host restarts although its configuration does not need it.
+type RestartKind string
+
+const (
+	// RestartNothing means that the host restarts only what its configuration needs.
+	RestartNothing RestartKind = ""
+	// RestartKubelet restarts the kubelet.
+	RestartKubelet RestartKind = "Kubelet"
+	// RestartHost drains the Node and reboots the host.
+	RestartHost RestartKind = "Reboot"
+)
+
+// actions returns what the host does.
+func (k RestartKind) actions() []Action {
+	if k == RestartKubelet {
+		return []Action{{Type: Restart, Unit: ignition.KubeletUnit}}
+	}
+	return []Action{{Type: Reboot}}
 }

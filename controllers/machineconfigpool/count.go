@@ -43,6 +43,8 @@ type machineState struct {
 	unavailable bootstrapv1.UnavailableReason
 	// can is what the programs of the running host can change.
 	can update.Capabilities
+	// restart is the ID of the last restart that the running host was told.
+	restart string
 	// retrying is true if the update of the running host fails, and is retried.
 	retrying bool
 	// silent is true if the agent of the running host does not answer, or not in a way that the manager understands.
@@ -63,6 +65,7 @@ func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 		name: record.HostName(c), cluster: record.ClusterName(c), pool: c.Status.PoolRole, configuration: c.Status.Boot.ServedConfiguration.Name,
 		joined: record.IsBootComplete(c), inPool: inPool, follows: c.Status.Update.DesiredRevision != "",
 		unavailable: c.Status.Update.UnavailableReason, can: update.CapabilitiesWithout(c.Status.Update.UnsupportedChanges...),
+		restart: c.Status.Update.Restart,
 	}
 	if c := outlook.FindNeedsPerson(c); c != nil {
 		state.problem = c.Message
@@ -91,10 +94,12 @@ func isFree(c *bootstrapv1.PoolbootConfig) bool {
 		!meta.IsStatusConditionFalse(c.Status.Conditions, bootstrapv1.UserDataSetCondition)
 }
 
-// runs is what the effect of an update on a host depends on: the rendered config that it runs, and its programs.
+// runs is what the effect of an update on a host depends on: the rendered config that it runs, its programs, and the
+// last restart that it was told.
 type runs struct {
 	configuration string
 	can           update.Capabilities
+	restart       string
 }
 
 // counts is the state of the pool's hosts, by their names in messages.
@@ -153,13 +158,14 @@ func (s *scope) countMachines() (n counts) {
 			n.outdatedDisks++
 		}
 		isFailing := false
-		isCurrent := pool.HasSameContent(state.configuration, target)
+		isCurrent, requested := pool.HasSameContent(state.configuration, target), s.pool.Spec.Updates.Restart
+		restarts := requested.IsRequested() && requested.ID != state.restart // it was not told so yet
 		switch {
 		case !state.joined:
 			n.booting = append(n.booting, name)
-		case state.follows && (!isCurrent || state.changing):
-			if !isCurrent {
-				is := runs{state.configuration, state.can}
+		case state.follows && (!isCurrent || state.changing || restarts):
+			if !isCurrent || restarts {
+				is := runs{state.configuration, state.can, state.restart}
 				n.running[is] = append(n.running[is], name)
 			}
 			// What failed with an earlier config says nothing about the one that the pool hands out now.

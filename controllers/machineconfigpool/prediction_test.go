@@ -115,6 +115,28 @@ var _ = Describe("The prediction of a pool", func() {
 		Expect(p.Status.Prediction).To(And(HaveField("Configuration", Not(Equal(first))), HaveField("Reboot", HaveValue(BeEquivalentTo(1)))))
 	})
 
+	It("includes a restart that was requested, of hosts that were not told it yet and come from no other pool", func() {
+		runs("m1", first)
+		runs("m2", first)
+		told := &bootstrapv1.PoolbootConfig{}
+		Expect(s.Get(ctx(), client.ObjectKey{Namespace: infra.Namespace, Name: "m2"}, told)).To(Succeed())
+		told.Status.Update.Restart = "1"
+		Expect(s.Status().Update(ctx(), told)).To(Succeed())
+		request := func(kind poolv1.RestartKind) *poolv1.MachineConfigPool {
+			p := s.pool("infra")
+			p.Generation++
+			p.Spec.Updates.Restart = poolv1.RestartRequest{ID: "1", Kind: kind}
+			Expect(s.Update(ctx(), p)).To(Succeed())
+			return s.reconcile("infra")
+		}
+		Expect(request(poolv1.RestartReboot).Status.Prediction).To(And(HaveField("Reboot", HaveValue(BeEquivalentTo(1))), HaveField("None", HaveValue(BeZero()))))
+		Expect(request(poolv1.RestartKubelet).Status.Prediction).To(And(HaveField("Restart", HaveValue(BeEquivalentTo(1))), HaveField("Reboot", HaveValue(BeZero()))))
+		policy(poolv1.DisruptionAction{Type: poolv1.ActionNone})
+		runs("m3", s.reconcile("worker").Status.Configuration.Name)
+		request(poolv1.RestartReboot)
+		Expect(s.reconcile("infra").Status.Prediction).To(And(HaveField("Reboot", HaveValue(BeEquivalentTo(1))), HaveField("Restart", HaveValue(BeEquivalentTo(1)))))
+	})
+
 	It("includes the restart of the kubelet of a host that comes from another pool", func() {
 		other := s.reconcile("worker").Status.Configuration.Name
 		policy(poolv1.DisruptionAction{Type: poolv1.ActionNone})

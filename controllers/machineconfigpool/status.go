@@ -258,7 +258,11 @@ func (s *scope) predict(from runs, to string) update.Effect {
 		return unknownEffect
 	}
 	parent, _ := pool.ParentOf(s.pool, s.pools)
-	plan, err := pool.PlanUpdate(s.pool, parent, before.Spec, after.Spec, renderedFor(before) != s.pool.Name, from.can)
+	isMoved, restart := renderedFor(before) != s.pool.Name, update.RestartNothing
+	if !isMoved && from.restart != s.pool.Spec.Updates.Restart.ID {
+		restart = pool.RestartKindOf(s.pool)
+	}
+	plan, err := pool.PlanUpdate(s.pool, parent, before.Spec, after.Spec, isMoved, restart, from.can)
 	if err != nil {
 		return unknownEffect
 	}

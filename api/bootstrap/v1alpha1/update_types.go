@@ -33,6 +33,13 @@ type UpdateStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	Force string `json:"force,omitempty"`
 
+	// restart is the spec.updates.restart.id of the pool that desiredRevision includes. While the pool has another one,
+	// the host was not told yet to restart.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Restart string `json:"restart,omitempty"`
+
 	// runningRevision is the revision that the host has, as its agent reports it. If it differs from desiredRevision,
 	// the host changes to that, or could not.
 	// +optional

@@ -100,10 +100,48 @@ type UpdateSettings struct {
 	// +optional
 	RebootMethod RebootMethod `json:"rebootMethod,omitempty"`
 
+	// restart restarts the hosts of the pool without a change, under all limits. A host restarts when its id is another
+	// one than before. A host that boots for the first time, or comes from another pool, does not restart. kubectl
+	// poolboot rollout restart sets it.
+	// +optional
+	Restart RestartRequest `json:"restart,omitempty,omitzero"`
+
 	// staging is how hosts download what their next update needs, while they wait for it.
 	// +optional
 	Staging StagingSettings `json:"staging,omitempty,omitzero"`
 }
+
+// RestartRequest is a restart of hosts without a change.
+//
+// +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || self.kind == oldSelf.kind",message="hosts that have restarted for this id do not restart again: set another id",fieldPath=".kind"
+type RestartRequest struct {
+	// id identifies the restart, such as the time of the request. Each restart needs another one.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9._:+-]*$`
+	ID string `json:"id,omitempty"`
+
+	// kind is what restarts: Reboot drains each Node and reboots its host by rebootMethod, Kubelet restarts the kubelet
+	// without a drain.
+	// +required
+	Kind RestartKind `json:"kind,omitempty"`
+}
+
+// RestartKind is what restarts.
+//
+// +kubebuilder:validation:Enum=Reboot;Kubelet
+type RestartKind string
+
+const (
+	// RestartReboot drains the Node and reboots the host.
+	RestartReboot RestartKind = "Reboot"
+	// RestartKubelet restarts the kubelet.
+	RestartKubelet RestartKind = "Kubelet"
+)
+
+// IsRequested reports whether a restart was requested.
+func (r RestartRequest) IsRequested() bool { return r.ID != "" }
 
 // StagingSettings is how hosts download what their next update needs. A host is cordoned only after it has everything.
 //

@@ -129,14 +129,14 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		return h.failed(o.err)
 	case o.revision != h.Desired() && h.WhyNotStaged(o.revision) != "":
 		return isNot(bootstrapv1.UpdateFailingReason, "%s, and its host cannot stage the update to %s: %s. It tries again at the latest after 30 minutes, and takes no place of spec.maxUnavailable before. "+
-			"If it lasts, correct the configuration, the host, or what the host downloads from", says(runs), rollout.NextOf(o.in.pool, runs), h.withOrigins(strings.TrimPrefix(h.WhyNotStaged(o.revision), "stage "+o.in.pool.Status.Configuration.Name+": ")))
+			"If it lasts, correct the configuration, the host, or what the host downloads from", says(runs), rollout.NextOf(o.in.pool, h.Config, runs), h.withOrigins(strings.TrimPrefix(h.WhyNotStaged(o.revision), "stage "+o.in.pool.Status.Configuration.Name+": ")))
 	case isStagingLate:
 		return isNot(bootstrapv1.UpdateFailingReason, "%s, and its agent has not said for %s whether the update to %s is on the host. Until it says so, the host takes no place of "+
-			"spec.maxUnavailable. Check poolboot-agent.service and its journal on the host", says(runs), duration.HumanDuration(rollout.StagingPatience), rollout.NextOf(o.in.pool, runs))
+			"spec.maxUnavailable. Check poolboot-agent.service and its journal on the host", says(runs), duration.HumanDuration(rollout.StagingPatience), rollout.NextOf(o.in.pool, h.Config, runs))
 	case o.revision != h.Desired() && hold != "":
 		return isNot(bootstrapv1.UpdateWaitingReason, "%s, and %s", says(runs), hold)
 	case o.revision != h.Desired():
-		return isNot(bootstrapv1.UpdateWaitingReason, "%s, and %s before its update to %s%s", says(runs), rollout.WaitsForTurn, rollout.NextOf(o.in.pool, runs), rollout.SeePlan(o.in.pool))
+		return isNot(bootstrapv1.UpdateWaitingReason, "%s, and %s before its update to %s%s", says(runs), rollout.WaitsForTurn, rollout.NextOf(o.in.pool, h.Config, runs), rollout.SeePlan(o.in.pool))
 	}
 	if record.IsPreview(h.Config) {
 		return isNot(bootstrapv1.AdoptionPreviewReason, "Node %s is as it was found. %s", h.Node.Name, h.preview())

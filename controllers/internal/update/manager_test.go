@@ -3,6 +3,7 @@ package update
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +55,11 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 	}
 	r.clock = func() time.Time { return time.Now().Add(w.passed) }
 	r.document = func(_ context.Context, h *host, in poolContext) ([]byte, error) {
-		return newDocument(h.Config, in.pool.Status.Configuration.Name, w.force), nil
+		document := newDocument(h.Config, in.pool.Status.Configuration.Name, w.force)
+		if restart := in.pool.Spec.Updates.Restart; restart.IsRequested() {
+			document = fmt.Appendf(document[:len(document)-1], `,"restart":{"id":%q,"kind":%q}}`, restart.ID, restart.Kind)
+		}
+		return document, nil
 	}
 	return &manager{Updates: r}
 }

@@ -81,6 +81,9 @@ func (r *Updates) storedOf(ctx context.Context, config *bootstrapv1.PoolbootConf
 		document: document, revision: assignment.Revision(document), configuration: a.Config.Name, force: a.Force,
 		clientCA: secret.Data[bootstrapv1.AssignmentClientCAKey],
 	}
+	if a.Restart != nil {
+		stored.restart = a.Restart.ID
+	}
 	r.remember(config, secret.ResourceVersion, &stored)
 	return &stored, nil
 }

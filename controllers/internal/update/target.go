@@ -82,8 +82,9 @@ type target struct {
 	// document is the assignment. revision is its revision, and configuration its rendered config.
 	document                []byte
 	revision, configuration string
-	// force is the value of the annotation by which a user forced the update, or "".
-	force string
+	// force is the value of the annotation by which a user forced the update, or "". restart is the ID of the restart
+	// that was requested last for the hosts of the pool, or "".
+	force, restart string
 	// clientCA is the PEM bundle that verifies the client certificates of the Cluster's kubelets.
 	clientCA []byte
 }
@@ -105,7 +106,7 @@ func (r *Updates) targetOf(ctx context.Context, h *host, in poolContext) (target
 	}
 	return target{
 		document: document, revision: assignment.Revision(document), configuration: in.pool.Status.Configuration.Name, clientCA: in.facts.CA,
-		force: h.Config.Annotations[bootstrapv1.ForceUpdateAnnotation],
+		force: h.Config.Annotations[bootstrapv1.ForceUpdateAnnotation], restart: in.pool.Spec.Updates.Restart.ID,
 	}, nil
 }
 
@@ -263,12 +264,19 @@ func (r *Updates) predicted(ctx context.Context, h *host, in poolContext) update
 		isMoved = isMoved || config.Labels[poolv1.RenderedForLabel] != in.pool.Name
 	}
 	parent, _ := pool.ParentOf(in.pool, in.pools)
-	plan, err := pool.PlanUpdate(in.pool, parent, specs[0], specs[1], isMoved, update.CapabilitiesWithout(h.Config.Status.Update.UnsupportedChanges...))
-	if err != nil {
-		ctrl.LoggerFrom(ctx).V(2).Info("The effect of an update can't be predicted", "error", err.Error())
-		return ""
+	var effects []update.Effect
+	for _, restart := range []update.RestartKind{update.RestartNothing, pool.RestartKindOf(in.pool)} { // whether it was told before is not known any more
+		plan, err := pool.PlanUpdate(in.pool, parent, specs[0], specs[1], isMoved, restart, update.CapabilitiesWithout(h.Config.Status.Update.UnsupportedChanges...))
+		if err != nil {
+			ctrl.LoggerFrom(ctx).V(2).Info("The effect of an update can't be predicted", "error", err.Error())
+			return ""
+		}
+		effects = append(effects, plan.Effect())
 	}
-	return plan.Effect()
+	if slices.Contains(effects, h.Report.Effect) {
+		return h.Report.Effect
+	}
+	return effects[0]
 }
 
 // originsOf says which MachineConfigs brought the entries of a host's configuration that a text of the agent names.

@@ -176,6 +176,7 @@ func (h *host) setRecord(t target, slot string) {
 	if update.Force = t.force; len(t.force) > maxForce {
 		update.Force = ""
 	}
+	update.Restart = t.restart
 	if t.revision != previous {
 		update.Stage, update.StageTime, update.UnansweredTime = "", nil, nil
 		if c := conditions.Get(config, bootstrapv1.UpdatedCondition); c != nil && outlook.IsWrong(c) {

@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // newPolicyPatch returns a patch of a pool's disruption policy.
@@ -50,6 +53,7 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry(nil, `updates: {gates: [{name: storage, objectRef: {apiVersion: ceph.rook.io/v1, kind: CephCluster, namespace: rook-ceph, name: main}, expression: "object.status.ceph.health == 'HEALTH_OK'"},
 			{name: node, objectRef: {apiVersion: v1, kind: Node, name: a.example.com}, expression: "true"}]}`),
 		Entry(nil, `poolRole: worker, updates: {approval: Manual, cluster: {order: [{pools: [canary, control-plane], soakSeconds: 3600}, {pools: [worker]}]}}`),
+		Entry(nil, `updates: {restart: {id: "2026-12-01T03:04:05.678901234Z", kind: Kubelet}}`),
 		Entry("none, as after kubectl patch that removes the last one", `updates: {}`),
 		Entry(nil, `adoption: Follow`),
 		Entry(nil, `maxUnavailable: "10%"`),
@@ -96,6 +100,10 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry(nil, `updates: {drainTimeoutPolicy: Never}`, "updates.drainTimeoutPolicy", `"Wait", "Force"`),
 		Entry(nil, `updates: {diskPolicy: NewHosts}`, "updates.diskPolicy", `"Refuse", "NewHostsOnly"`),
 		Entry(nil, `updates: {rebootMethod: Warm}`, "updates.rebootMethod", `"Full", "Kexec", "SoftReboot"`),
+		Entry(nil, `updates: {restart: {id: a, kind: Firmware}}`, "updates.restart.kind", `"Reboot", "Kubelet"`),
+		Entry(nil, `updates: {restart: {id: a}}`, "updates.restart.kind", "Required value"),
+		Entry(nil, `updates: {restart: {id: "a b", kind: Reboot}}`, "updates.restart.id", "should match"),
+		Entry(nil, `updates: {restart: {id: `+strings.Repeat("a", 65)+`, kind: Reboot}}`, "updates.restart.id", "Too long"),
 		Entry(nil, `updates: {driftPolicy: Undo}`, "updates.driftPolicy", `"Report", "Repair"`),
 		Entry(nil, `adoption: Always`, "adoption", `"Ask", "Preview", "Follow"`),
 		Entry(nil, `hosts: {architecture: s390x}`, "hosts.architecture", `"amd64", "arm64"`),
@@ -149,6 +157,16 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry("a kubelet configuration with metadata", newKubeletPatch(kubeletType+", metadata: {name: edge}"), "spec.kubelet.configuration", "must not have metadata: remove it"),
 	)
 
+	It("can't request another kind of restart with the same id, because hosts that have restarted would not do so again", func(ctx SpecContext) {
+		p := newObject("MachineConfigPool", `{metadata: {name: restarts}, spec: {updates: {restart: {id: a, kind: Kubelet}}}}`)
+		Expect(k8sClient.Create(ctx, p)).To(Succeed())
+		change := func(patch string) error {
+			return k8sClient.Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+		}
+		Expect(change(`{"spec":{"updates":{"restart":{"kind":"Reboot"}}}}`)).To(matchRefusal("spec.updates.restart.kind", "set another id"))
+		Expect(change(`{"spec":{"updates":{"restart":{"id":"b","kind":"Reboot"}}}}`)).To(Succeed())
+		Expect(change(`{"spec":{"updates":{"restart":null}}}`)).To(Succeed())
+	})
 	DescribeTable("can't be changed", expectImmutable("MachineConfigPool"),
 		Entry("in its Cluster", `spec: {clusterName: infra-2}`, "spec.clusterName", "it is immutable: create another pool"),
 		Entry("in its role", `spec: {poolRole: infra}`, "spec.poolRole", "it is immutable: create another pool"),

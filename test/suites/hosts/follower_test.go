@@ -54,6 +54,8 @@ type hostPool struct {
 	settings assignment.Settings
 	// force makes the host apply its configuration again when it changes.
 	force string
+	// restart is that of the next assignments.
+	restart *assignment.Restart
 	// readyDeadlineSeconds is that of the next assignments.
 	readyDeadlineSeconds int32
 	// kernelArguments are those of the next configs.
@@ -169,7 +171,7 @@ func (p *hostPool) assign(ctx context.Context, name string) string {
 	sum := sha512.Sum512(p.rendered[name])
 	document, err := assignment.Encode(assignment.Assignment{
 		Node: p.node, Config: assignment.RenderedConfig{Name: name, SHA512: fmt.Sprintf("%x", sum)}, Machine: p.machine,
-		Policy: p.effectivePolicy(), MinReadySeconds: 2, ReadyDeadlineSeconds: p.readyDeadlineSeconds, Agent: p.offer, Force: p.force,
+		Policy: p.effectivePolicy(), MinReadySeconds: 2, ReadyDeadlineSeconds: p.readyDeadlineSeconds, Agent: p.offer, Force: p.force, Restart: p.restart,
 	})
 	p.document = document
 	p.mu.Unlock()

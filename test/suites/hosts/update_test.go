@@ -9,11 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 )
 
 var _ = Describe("The agent on a host in namespaces", func() {
-	It("updates the host with systemd and the kubelet, reboots it, and undoes what does not work", func(ctx SpecContext) {
+	It("updates the host with systemd and the kubelet, reboots and restarts it, and undoes what does not work", func(ctx SpecContext) {
 		rack := newRack(ctx)
 		p := newHostPool(ctx, rack)
 		By("installing the host")
@@ -48,6 +50,27 @@ var _ = Describe("The agent on a host in namespaces", func() {
 		Expect(h.Run(ctx, "sh", "-c", "id -u edgeadmin && cat ~edgeadmin/.ssh/authorized_keys.d/ignition || cat ~edgeadmin/.ssh/authorized_keys")).To(ContainSubstring("AAAA b"))
 		_, err := h.Run(ctx, "systemctl", "cat", "web.service")
 		Expect(err).To(HaveOccurred())
+
+		By("restarting its kubelet, and then rebooting it, without a change")
+		kubelet := func() string {
+			GinkgoHelper()
+			process, err := h.Run(ctx, "systemctl", "show", "--property=MainPID", "kubelet.service")
+			Expect(err).NotTo(HaveOccurred())
+			return process
+		}
+		running := kubelet()
+		p.restart = &assignment.Restart{ID: "1", Kind: update.RestartKubelet}
+		revision = p.assign(ctx, "rendered-c")
+		Eventually(ctx, p.state(ctx)).Should(Equal("Done " + revision))
+		Expect(kubelet()).NotTo(Equal(running))
+		Expect(waitForBoot(ctx, h)).To(Equal(another))
+		p.restart = &assignment.Restart{ID: "2", Kind: update.RestartHost}
+		revision = p.assign(ctx, "rendered-c")
+		Eventually(ctx, p.state(ctx)).WithTimeout(3 * time.Minute).Should(Equal("Done " + revision))
+		restarted := waitForBoot(ctx, h)
+		Expect(restarted).NotTo(Equal(another))
+		Consistently(ctx, p.state(ctx)).WithTimeout(10 * time.Second).Should(Equal("Done " + revision))
+		Expect(waitForBoot(ctx, h)).To(Equal(restarted))
 		good := revision
 
 		By("updating it so that its kubelet does not start")

@@ -300,8 +300,12 @@ func compareCluster(before, after objects, hosts []bootstrapv1.PoolbootConfig) (
 		}
 		parent, _ := pool.ParentOf(&p, after.pools) // Render has refused several
 		restarts := existing != nil && restartsKubelet(declared, *existing, p)
+		restart := update.RestartNothing
+		if existing != nil && existing.Spec.Updates.Restart.ID != p.Spec.Updates.Restart.ID {
+			restart = pool.RestartKindOf(&p)
+		}
 		can := capabilities(p.Spec.PoolRole, hosts)
-		plan, err := pool.PlanUpdate(&p, parent, from.Spec, to.Spec, restarts, can)
+		plan, err := pool.PlanUpdate(&p, parent, from.Spec, to.Spec, restarts, restart, can)
 		if err != nil {
 			return nil, notes, nil, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
 		}
@@ -335,14 +339,15 @@ func (d *difference) predict(o objects) {
 	d.effects = map[string]string{}
 	for _, c := range d.machines {
 		runs := c.Status.Boot.ServedConfiguration.Name
-		if !rollout.IsFollowed(&c) || c.Status.Update.DesiredRevision == "" || d.before == d.after && runs == d.after && !d.restartsKubelet {
+		isSame := d.before == d.after && runs == d.after && pool.RestartOf(&d.pool, &c, false) == update.RestartNothing
+		if !rollout.IsFollowed(&c) || c.Status.Update.DesiredRevision == "" || isSame && !d.restartsKubelet {
 			continue
 		}
 		d.effects[c.Name] = unknownEffect
 		at := slices.IndexFunc(o.configs, func(rendered poolv1.MachineConfig) bool { return rendered.Name == runs })
 		if at >= 0 {
-			isMoved := d.restartsKubelet || o.configs[at].Labels[poolv1.RenderedForLabel] != d.pool.Name
-			if plan, err := pool.PlanUpdate(&d.pool, parent, o.configs[at].Spec, d.to, isMoved, update.CapabilitiesWithout(c.Status.Update.UnsupportedChanges...)); err == nil {
+			isMoved := o.configs[at].Labels[poolv1.RenderedForLabel] != d.pool.Name
+			if plan, err := pool.PlanUpdate(&d.pool, parent, o.configs[at].Spec, d.to, isMoved || d.restartsKubelet, pool.RestartOf(&d.pool, &c, isMoved), update.CapabilitiesWithout(c.Status.Update.UnsupportedChanges...)); err == nil {
 				d.effects[c.Name] = string(plan.Effect())
 			}
 		}

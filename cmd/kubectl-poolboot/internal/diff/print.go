@@ -34,7 +34,7 @@ func (d difference) print(to io.Writer) error {
 	switch {
 	case d.restartsKubelet:
 		rebootReason += " (its flags have the labels and taints of the pool)"
-	case isSame:
+	case isSame && d.plan.Effect() == update.EffectNone:
 		rebootReason = "no: the config is the same"
 	}
 	out.WriteString(cli.Paragraph("  config:   ", config))

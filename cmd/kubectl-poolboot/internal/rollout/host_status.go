@@ -17,8 +17,10 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
 
@@ -56,6 +58,8 @@ type HostStatus struct {
 	isDrainLate bool
 	// isCordoned is true while the Node is cordoned by somebody else.
 	isCordoned bool
+	// awaitsRestart is true until the host was told the restart that was requested for its pool.
+	awaitsRestart bool
 	// told is the revision that the host was told to have, and toldConfig its rendered config. isUnanswered is true
 	// until its agent answers.
 	told, toldConfig string
@@ -96,14 +100,19 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 				h.Message += ": " + hold
 			}
 		}
-		// The manager has not yet seen what the pool hands out now.
-		if c.Status == metav1.ConditionTrue && !hasConfig {
-			h.Since = time.Time{}
-			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to run %s", h.Node, h.Desired)
+		// The manager has not yet seen what the pool hands out or restarts now.
+		h.awaitsRestart = !record.IsPreview(config) && pool.RestartOf(p, config, !hasConfig) != update.RestartNothing
+		if c.Status == metav1.ConditionTrue && (!hasConfig || h.awaitsRestart) {
+			does := "run " + h.Desired
+			if hasConfig {
+				does = "restart"
+			}
+			h.Since, h.IsUpdated = time.Time{}, false
+			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to %s", h.Node, does)
 		}
 	}
 	if entry := rollout.StagingOf(p.Status.Staging, config.Name); entry != nil && h.State == bootstrapv1.UpdateWaitingReason && entry.StartTime != nil {
-		h.State, h.Since, h.Message = staging, entry.StartTime.Time, fmt.Sprintf("%s, and its host downloads what the update to %s needs", rollout.LeadRuns.Of(h.Node, h.Current, ""), rollout.NextOf(p, h.Current))
+		h.State, h.Since, h.Message = staging, entry.StartTime.Time, fmt.Sprintf("%s, and its host downloads what the update to %s needs", rollout.LeadRuns.Of(h.Node, h.Current, ""), rollout.NextOf(p, config, h.Current))
 	}
 	h.IsInUpdate = config.Status.Update.Stage != "" || slices.Contains(
 		[]string{bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateApplyingFirmwareReason, bootstrapv1.UpdateVerifyingReason}, h.State)

@@ -39,7 +39,7 @@ func (p *RebootPredictor) Describe(ctx context.Context, of *poolv1.MachineConfig
 	parent, _ := pool.ParentOf(of, p.Pools)
 	by := update.Rebooting{Method: pool.RebootMethodOf(of), Can: update.CapabilitiesWithout(config.Status.Update.UnsupportedChanges...)}
 	isMoved := from.Labels[poolv1.RenderedForLabel] != of.Name
-	plan, err := pool.PlanUpdate(of, parent, from.Spec, to.Spec, isMoved, by.Can, update.ParseDrift(drift)...)
+	plan, err := pool.PlanUpdate(of, parent, from.Spec, to.Spec, isMoved, pool.RestartOf(of, config, isMoved), by.Can, update.ParseDrift(drift)...)
 	if err != nil {
 		return "", err
 	}
@@ -75,7 +75,7 @@ func predictReboots(ctx context.Context, reader client.Reader, p *poolv1.Machine
 	}
 	waiting := map[*HostStatus]*bootstrapv1.PoolbootConfig{}
 	for i := range hosts {
-		if h := &hosts[i]; !h.runsDesired() && !h.IsInUpdate && h.told != "" && h.Current != "" && h.Desired != "" {
+		if h := &hosts[i]; (!h.runsDesired() || h.awaitsRestart) && !h.IsInUpdate && h.told != "" && h.Current != "" && h.Desired != "" {
 			waiting[h] = configOf[h.PoolbootConfig]
 		}
 	}

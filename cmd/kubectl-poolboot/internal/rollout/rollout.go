@@ -1,5 +1,6 @@
 // Package rollout has the commands kubectl poolboot rollout: they print which hosts of a pool are updated next and how
-// far a rollout is, pause, resume and approve it, try failed updates again, and list the rendered configs of a pool.
+// far a rollout is, pause, resume and approve it, try failed updates again, restart hosts, and list the rendered
+// configs of a pool.
 package rollout
 
 import (
@@ -29,7 +30,7 @@ func New(streams genericiooptions.IOStreams, connect func() input.Connection) *c
 		Use:   "rollout",
 		Short: "Show and control how running hosts follow their pool",
 		Long: `Show how far the hosts of a pool are, which are next and what the pool handed out; pause, resume and approve the
-updates, and try failed ones again.`,
+updates, try failed ones again, and restart hosts.`,
 		Example: `  # How far are all pools?
   kubectl poolboot rollout status -A
 
@@ -39,9 +40,8 @@ updates, and try failed ones again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newStatus(streams, connect()), newPlan(streams, connect()), newPause(streams, connect()), newResume(streams, connect()), newApprove(streams, connect()),
-		newRetry(streams, connect()), newHistory(streams, connect()),
-		newUnavailable("undo", "there is no undo: revert the MachineConfig, or see kubectl poolboot rollout pause --configuration"),
-		newUnavailable("restart", "there is no restart: to apply the configuration again, see kubectl poolboot rollout retry"))
+		newRetry(streams, connect()), newRestart(streams, connect()), newHistory(streams, connect()),
+		newUnavailable("undo", "there is no undo: revert the MachineConfig, or see kubectl poolboot rollout pause --configuration"))
 	return cmd
 }
 

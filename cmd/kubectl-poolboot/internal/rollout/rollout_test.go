@@ -46,7 +46,6 @@ var _ = DescribeTable("A command of kubectl rollout that pools do not have says 
 	Expect(runRollout("").Out).NotTo(ContainSubstring("  " + command))
 },
 	Entry("undo", "undo", "there is no undo: revert the MachineConfig, or see kubectl poolboot rollout pause --configuration"),
-	Entry("restart", "restart", "there is no restart: to apply the configuration again, see kubectl poolboot rollout retry"),
 )
 
 var _ = It("A command about a pool names the flag of a kubeconfig that does not exist", func() {
