@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -65,6 +66,9 @@ var steps = []struct{ line, step string }{
 	{"seen: ", "partition mounted, units"},
 }
 
+// kubelet6 is the IPv6 address of a machine with network data of both families.
+const kubelet6 = "2001:db8:fe::10"
+
 var _ = Describe("A machine", func() {
 	It("boots from its firmware into its pool, and keeps its Node over a reset and a power-off", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
@@ -118,6 +122,11 @@ var _ = Describe("A machine", func() {
 		node := b.waitForMember(ctx)
 		Expect(node.Status.Addresses).To(ContainElement(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "198.19.254.10"}))
 		Expect(network.MetadataFrames()).To(BeZero(), "only the config drive counts")
+		if strings.Contains(networkData, kubelet6) {
+			connection, err := (&net.Dialer{Timeout: time.Minute}).DialContext(ctx, "tcp", net.JoinHostPort(kubelet6, "10250"))
+			Expect(err).NotTo(HaveOccurred(), "it has an address of each family")
+			Expect(connection.Close()).To(Succeed())
+		}
 		Eventually(ctx, t.Condition(b.config, bootstrapv1.UpdatedCondition)).Should(HavePrefix("True"), "it has an agent")
 	},
 		Entry("with a static address, and the configuration on it too", bootstrapv1.ConfigSourceTypeInline, &machine.Network{MACs: []string{"52:54:00:00:00:01"}}, `{
@@ -125,14 +134,16 @@ var _ = Describe("A machine", func() {
 			"networks": [{"id": "v4", "type": "ipv4", "link": "nic1", "ip_address": "198.19.254.10", "netmask": "255.255.255.0",
 				"routes": [{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "`+machine.Gateway+`"}]}],
 			"services": []}`, SpecTimeout(30*time.Minute)),
-		Entry("with a static address of a VLAN on a bond", bootstrapv1.ConfigSourceTypeServer, &machine.Network{MACs: []string{"52:54:00:00:00:01", "52:54:00:00:00:02"}, VLAN: 10}, `{
+		Entry("with static addresses of both families, of a VLAN on a bond", bootstrapv1.ConfigSourceTypeServer, &machine.Network{MACs: []string{"52:54:00:00:00:01", "52:54:00:00:00:02"}, VLAN: 10}, `{
 			"links": [
 				{"id": "nic1", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"},
 				{"id": "nic2", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:02"},
 				{"id": "bond0", "type": "bond", "bond_mode": "active-backup", "bond_miimon": 100, "bond_links": ["nic1", "nic2"]},
 				{"id": "vlan10", "type": "vlan", "vlan_id": 10, "vlan_link": "bond0"}],
 			"networks": [{"id": "v4", "type": "ipv4", "link": "vlan10", "ip_address": "198.19.254.10/24",
-				"routes": [{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "`+machine.Gateway+`"}]}],
+				"routes": [{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "`+machine.Gateway+`"}]},
+				{"id": "v6", "type": "ipv6", "link": "vlan10", "ip_address": "`+kubelet6+`/64",
+				"routes": [{"network": "::", "netmask": "::", "gateway": "`+machine.Gateway6+`"}]}],
 			"services": []}`, SpecTimeout(30*time.Minute)),
 	)
 
@@ -232,6 +243,8 @@ type firstBoot struct {
 func startBoot(ctx context.Context, t *tenant.Tenant, options ...func(*bootstrapv1.BootSpec)) *firstBoot {
 	GinkgoHelper()
 	t.Create(ctx, butane(t, "60-disks", disks))
+	Eventually(ctx, t.Pools).Should(ContainElement(And(HaveField("Spec.PoolRole", "infra"),
+		HaveField("Status.Configuration.Source", ContainElement(poolv1.MachineConfigSource{Name: "60-disks"})))), "inline data is made once")
 	history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 	Expect(err).NotTo(HaveOccurred())
 	b := &firstBoot{tenant: t, history: history, start: time.Now()}

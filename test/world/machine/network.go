@@ -15,8 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Gateway is the address of this machine in a Network.
-const Gateway = "198.19.254.1"
+// Gateway and Gateway6 are the addresses of this machine in a Network.
+const (
+	Gateway  = "198.19.254.1"
+	Gateway6 = "2001:db8:fe::1"
+)
 
 // Network is a network of a machine in which nothing but this machine answers: it has no DHCP server. It requires root.
 type Network struct {
@@ -70,7 +73,7 @@ func (n *Network) connect(ctx context.Context, name string) (_ *link, options []
 	return l, options, nil
 }
 
-// openTap adds an interface with the address Gateway to this machine.
+// openTap adds an interface with the addresses Gateway and Gateway6 to this machine.
 func (l *link) openTap(ctx context.Context) error {
 	const name = "machine0"
 	request, err := unix.NewIfreq(name)
@@ -87,7 +90,9 @@ func (l *link) openTap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, arguments := range [][]string{{"address", "add", Gateway + "/24", "dev", name}, {"link", "set", name, "up"}} {
+	for _, arguments := range [][]string{
+		{"address", "add", Gateway + "/24", "dev", name}, {"address", "add", Gateway6 + "/64", "dev", name, "nodad"}, {"link", "set", name, "up"},
+	} {
 		if output, err := exec.CommandContext(ctx, "ip", arguments...).CombinedOutput(); err != nil {
 			return fmt.Errorf("ip %s: %w: %s", arguments[0], err, output)
 		}
