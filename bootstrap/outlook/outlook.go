@@ -143,6 +143,12 @@ func Of(reason string) Outlook {
 	return Retries
 }
 
+// retryable has the reasons of the condition Updated that a host can correct by applying its configuration again.
+var retryable = map[string]bool{bootstrapv1.UpdateDegradedReason: true}
+
+// IsRetryable reports whether kubectl poolboot rollout retry can correct a host with this reason.
+func IsRetryable(reason string) bool { return retryable[reason] }
+
 // ReasonOf returns the reason of the condition that reports an error, or "" if the type of the error has none.
 func ReasonOf(err error) string {
 	reported, ok := errors.AsType[interface {

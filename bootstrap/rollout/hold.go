@@ -31,10 +31,6 @@ func Command(name string, p *poolv1.MachineConfigPool) string {
 	return command
 }
 
-// RetryCommand begins the command that forces hosts. A condition of a host that applying its configuration again can
-// correct names it.
-const RetryCommand = "kubectl poolboot rollout retry"
-
 // HoldOf returns why no host of a pool begins an update, as far as the pool itself says: a pause, a missing approval, or
 // the maintenance window. A user can store a window that can't be read while the webhook does not run.
 func HoldOf(p *poolv1.MachineConfigPool, now time.Time) Hold {

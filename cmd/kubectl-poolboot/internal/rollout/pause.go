@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -12,11 +13,11 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
@@ -142,7 +143,10 @@ func newRetry(streams genericiooptions.IOStreams, to input.Connection) *cobra.Co
 named with what to do. With --host, only on these hosts, in whatever state they are.
 
 Each is an update like any other: it takes a place of spec.maxUnavailable, and drains and reboots as the disruption
-policy says for the entries that change or differ on the host. Nothing drains or reboots if none does.`,
+policy says for the entries that change or differ on the host. Nothing drains or reboots if none does.
+
+Exit codes: 0 if a host is to apply its configuration again, or nothing needs you to act. 2 if no host is, and a host or
+the pool needs you to act. 1 for an error.`,
 		Example: `  # All hosts of a pool that it can correct
   kubectl poolboot rollout retry infra -n metal
 
@@ -163,7 +167,7 @@ policy says for the entries that change or differ on the host. Nothing drains or
 			}
 		}
 		if len(selected) == 0 {
-			return cli.Say(streams.Out, "%s: no host is to apply its configuration again", describe(p))
+			return retriedNone(streams.Out, newSummary(p, newHostStatuses(p, configs)))
 		}
 		hold, does := holdOf(p), "applies"
 		if hold != "" {
@@ -204,7 +208,7 @@ func selectRetried(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootCo
 		h := newHostStatus(p, &configs[i])
 		isNamed := func(name string) bool { return slices.Contains([]string{h.Node, h.Host, h.PoolbootConfig}, name) }
 		switch isWrong := len(names) == 0 && h.IsWrong; {
-		case isWrong && h.canRetry(&configs[i]), slices.ContainsFunc(names, isNamed):
+		case isWrong && outlook.IsRetryable(h.State), slices.ContainsFunc(names, isNamed):
 			selected = append(selected, &configs[i])
 		case isWrong:
 			others = append(others, h)
@@ -218,10 +222,17 @@ func selectRetried(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootCo
 	return selected, others, nil
 }
 
-// canRetry reports whether what is wrong with a host is corrected when it applies its configuration again.
-func (h HostStatus) canRetry(config *bootstrapv1.PoolbootConfig) bool {
-	updated := conditions.Get(config, bootstrapv1.UpdatedCondition)
-	return updated != nil && updated.Reason == h.State && strings.Contains(updated.Message, rollout.RetryCommand)
+// retriedNone says that no host is to apply its configuration again. If the pool or a host needs a user to act, it
+// returns an error with the cause, which is above for hosts.
+func retriedNone(out io.Writer, s summary) error {
+	none := describe(s.pool) + ": no host is to apply its configuration again"
+	if err := s.failureOf(func(HostStatus) bool { return false }); err != nil {
+		return cli.ActionRequired(fmt.Errorf("%s. %w", none, err))
+	}
+	if s.failure() != nil {
+		return cli.ActionRequired(fmt.Errorf("%s, and hosts need you to act: see the output", none))
+	}
+	return cli.Say(out, "%s", none)
 }
 
 // force changes the annotation because of which a host applies its configuration again.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
@@ -79,16 +80,33 @@ var _ = Describe("retry", func() {
 			return newHost(name, newConfig, newConfig, metav1.ConditionFalse, reason, message)
 		}
 		s := newSite(nil, failed("a", newConfig),
-			wrong("b", bootstrapv1.UpdateDegradedReason, "the host differs from it: /etc/x: Overridden. On the host, remove the files that are Overridden: no update does that"),
 			wrong("c", bootstrapv1.UnitsFailingReason, "web.service: it failed. Correct the configuration or the host"),
-			wrong("d", bootstrapv1.UpdateUnreconcilableReason, "disks changed. Correct the configuration"),
-			wrong("e", bootstrapv1.UpdateUnreconcilableReason, "/etc/x: it was changed: restore it, or run kubectl poolboot rollout retry"),
+			wrong("d", bootstrapv1.UpdateUnreconcilableReason, "disks changed. Correct the configuration, then run kubectl poolboot rollout retry"),
+			wrong("e", bootstrapv1.UpdateDegradedReason, "/etc/x: it was changed: restore it"),
 			wrong("f", bootstrapv1.UpdateFailingReason, "it is retried"))
 		out := strings.Join(strings.Fields(clitest.ExpectSuccess(s.run("retry", "infra"))), " ")
 		Expect(forced(ctx, s)).To(ConsistOf("a-config", "e-config"))
 		const why = " is left out, because applying its configuration again does not correct it: "
-		Expect(out).To(HavePrefix("host b" + why + "Degraded: the host differs from it: /etc/x: Overridden. On the host, remove the files that are Overridden: no update does that " +
-			"host c" + why + "UnitsFailing: web.service: it failed. Correct the configuration or the host host d" + why + "Unreconcilable: disks changed. Correct the configuration host a applies"))
+		Expect(out).To(HavePrefix("host c" + why + "UnitsFailing: web.service: it failed. Correct the configuration or the host host d" + why + "Unreconcilable: disks changed. Correct the configuration, then run kubectl poolboot rollout retry host a applies"))
+	})
+
+	It("fails with the cause if it retries nothing, and a host or the pool needs a person", func() {
+		fails := newHost("a", newConfig, newConfig, metav1.ConditionFalse, bootstrapv1.UnitsFailingReason, "web.service: it failed")
+		r := newSite(nil, fails).run("retry", "infra")
+		Expect(r.Out).To(HavePrefix("host a is left out"))
+		Expect(r.ErrOut).To(Equal("error: MachineConfigPool edge/infra: no host is to apply its configuration again, and hosts need you to act: see the output\n"))
+		Expect(r.Code).To(Equal(2))
+		conditioned := func(kind, reason, message string, status metav1.ConditionStatus) func(*poolv1.MachineConfigPool) {
+			return func(p *poolv1.MachineConfigPool) {
+				p.Spec.Updates.Gates = []poolv1.UpdateGate{{Name: "ceph"}}
+				p.Status.Conditions = []metav1.Condition{{Type: kind, Status: status, Reason: reason, Message: message}}
+			}
+		}
+		const none = "error: MachineConfigPool edge/infra: no host is to apply its configuration again. MachineConfigPool edge/infra: "
+		Expect(newSite(conditioned(poolv1.RenderDegradedCondition, poolv1.RenderFailedReason, "MachineConfig x is wrong", metav1.ConditionTrue), done("a")).run("retry", "infra")).To(Equal(
+			clitest.Result{ErrOut: none + "MachineConfig x is wrong\n", Code: 2}))
+		Expect(newSite(conditioned(poolv1.UpdateGatesOpenCondition, poolv1.GateUnreadableReason, "the gate ceph can't be read", metav1.ConditionFalse), waits("a")).run("retry", "infra")).To(Equal(
+			clitest.Result{ErrOut: none + "the gate ceph can't be read\n", Code: 2}))
 	})
 
 	DescribeTable("forces a host in any state", func(ctx SpecContext, name string) {
