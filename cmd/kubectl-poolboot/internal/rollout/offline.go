@@ -229,6 +229,8 @@ func describeProblem(of *poolv1.MachineConfigPool) string {
 	switch name := of.Status.Configuration.Name; {
 	case c.Reason == poolv1.DuplicateRoleReason:
 		does = "no host boots into this role"
+	case name != "" && of.Spec.IsPaused():
+		does = "the paused pool hands out " + name + ": new hosts boot with it, and no running host begins an update before " + rollout.Command("resume", of)
 	case name != "":
 		does = "the pool hands out " + name + ": new hosts boot with it, and running hosts are updated to it"
 	}

@@ -36,8 +36,9 @@ infra   d      others are first, by zone and age
 			{"node":"b","message":"Applying: Node b is being changed"},{"node":"d","message":"others are first, by zone and age"}]}}`))
 	})
 
-	DescribeTable("says why the pool can't be rendered, and what its hosts do until that is corrected", func(configuration, does string) {
+	DescribeTable("says why the pool can't be rendered, and what its hosts do until that is corrected", func(configuration, does string, change func(*poolv1.MachineConfigPool)) {
 		s := newSite(func(p *poolv1.MachineConfigPool) {
+			change(p)
 			p.Status.Configuration.Name = configuration
 			p.Status.Conditions = []metav1.Condition{{Type: poolv1.RenderDegradedCondition, Status: metav1.ConditionTrue, Reason: poolv1.RenderFailedReason,
 				Message: "MachineConfig 50-a: spec.butane: line 3: no; correct this, and the pool is rendered again"}}
@@ -47,8 +48,10 @@ infra   d      others are first, by zone and age
 			"The pool infra can't be rendered: RenderFailed: MachineConfig 50-a: spec.butane: line 3: no; correct this, and the pool is rendered again. Until then, " + does + " No host of the pool infra is next: "))
 		Expect(clitest.ExpectSuccess(s.run("plan", "infra", "-o", "json"))).To(ContainSubstring(`"problem": "RenderFailed: MachineConfig 50-a`))
 	},
-		Entry("which is to run what it handed out last", newConfig, "the pool hands out rendered-infra-1: new hosts boot with it, and running hosts are updated to it"),
-		Entry("which is nothing if it has never been rendered", "", "no host boots or is updated"),
+		Entry("which is to run what it handed out last", newConfig, "the pool hands out rendered-infra-1: new hosts boot with it, and running hosts are updated to it", func(*poolv1.MachineConfigPool) {}),
+		Entry("which is no update while it is paused", newConfig,
+			"the paused pool hands out rendered-infra-1: new hosts boot with it, and no running host begins an update before kubectl poolboot rollout resume infra -n edge", paused),
+		Entry("which is nothing if it has never been rendered", "", "no host boots or is updated", func(*poolv1.MachineConfigPool) {}),
 	)
 
 	It("names what Cluster API does to a Machine, and has a host last whose Machine is about to be replaced", func(ctx SpecContext) {
