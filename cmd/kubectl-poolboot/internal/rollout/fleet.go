@@ -184,14 +184,10 @@ func newPoolStatus(s summary) PoolStatus {
 			status.Failed++
 		}
 	}
-	ready := conditions.Get(p, poolv1.ReadyCondition)
-	if ready != nil {
+	if ready := conditions.Get(p, poolv1.ReadyCondition); ready != nil {
 		status.Since = ready.LastTransitionTime.Time
 	}
-	problem := cmp.Or(s.failure(), textError(s.hold()), s.lateDrain(), s.retry())
-	if problem == nil && ready != nil && outlook.Of(ready.Reason) == outlook.Retries {
-		problem = textError(ready.Message)
-	}
+	problem := cmp.Or(s.failure(), textError(s.hold()), s.lateDrain(), s.retry()) // what the hosts say now, and not the pool a moment ago
 	if host, ok := errors.AsType[hostError](problem); ok {
 		status.Problem, status.brief = host.text(host.Message), host.text(host.brief())
 	} else if problem != nil {

@@ -56,10 +56,10 @@ type HostStatus struct {
 	isRetrying bool
 	// isDrainLate is true while the Node is drained for longer than the pool's drainTimeoutSeconds.
 	isDrainLate bool
-	// isCordoned is true while the Node is cordoned by somebody else.
-	isCordoned bool
 	// awaitsRestart is true until the host was told the restart that was requested for its pool.
 	awaitsRestart bool
+	// unavailable is why the host is unavailable although its Node is Ready, or "".
+	unavailable bootstrapv1.UnavailableReason
 	// told is the revision that the host was told to have, and toldConfig its rendered config. isUnanswered is true
 	// until its agent answers.
 	told, toldConfig string
@@ -70,7 +70,7 @@ type HostStatus struct {
 func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) HostStatus {
 	h := HostStatus{name: record.HostName(config), PoolbootConfig: config.Name, Node: config.Status.NodeRef.Name, Current: config.Status.Boot.ServedConfiguration.Name, Desired: p.Status.Configuration.Name,
 		Agent: config.Status.Update.AgentVersion, told: config.Status.Update.DesiredRevision, toldConfig: config.Status.Update.Desired.Name, isUnanswered: config.Status.Update.UnansweredTime != nil,
-		isCordoned: config.Status.Update.UnavailableReason == bootstrapv1.UnavailableCordoned}
+		unavailable: config.Status.Update.UnavailableReason}
 	if record.IsPreview(config) { // it returns
 		h.Desired = agentv1.AsFoundConfig
 	}
@@ -203,7 +203,7 @@ func nameHolders(p *poolv1.MachineConfigPool, hosts []HostStatus) {
 		switch h := &hosts[i]; {
 		case h.isAway, h.IsWrong:
 			holders = append(holders, h.name)
-		case h.isCordoned:
+		case h.unavailable == bootstrapv1.UnavailableCordoned:
 			holders = append(holders, h.name+", which is cordoned")
 		case h.State == staging:
 			stagers = append(stagers, h.name)
@@ -239,7 +239,7 @@ func nameHolders(p *poolv1.MachineConfigPool, hosts []HostStatus) {
 
 // isInTurn reports whether the host waits for its turn, and holds no place itself.
 func (h *HostStatus) isInTurn() bool {
-	return h.State == bootstrapv1.UpdateWaitingReason && !h.isAway && !h.isCordoned && strings.Contains(h.Message, rollout.WaitsForTurn)
+	return h.State == bootstrapv1.UpdateWaitingReason && !h.isAway && h.unavailable != bootstrapv1.UnavailableCordoned && strings.Contains(h.Message, rollout.WaitsForTurn)
 }
 
 // hostHeader are the columns of the table of hosts, which has the versions of agents if it is wide.

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -151,4 +152,16 @@ func failed(name, config string) *bootstrapv1.PoolbootConfig {
 func paused(p *poolv1.MachineConfigPool) {
 	p.Spec.Paused = ptr.To(true)
 	metav1.SetMetaDataAnnotation(&p.ObjectMeta, poolv1.PausedConfigurationAnnotation, newConfig)
+}
+
+// withNode adds the condition of the Node of a host.
+func withNode(config *bootstrapv1.PoolbootConfig, reason, message string) *bootstrapv1.PoolbootConfig {
+	config.Status.Conditions = append(config.Status.Conditions, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message,
+		LastTransitionTime: metav1.NewTime(time.Now().Add(-12 * time.Minute).Truncate(time.Second))})
+	return config
+}
+
+func closed(p *poolv1.MachineConfigPool) {
+	opens := time.Now().UTC().AddDate(0, 0, 7)
+	p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
 }

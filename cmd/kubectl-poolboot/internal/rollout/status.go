@@ -205,8 +205,10 @@ func (s summary) hold() string {
 	if why := waitsInPause(s.pool); why != "" || !s.isWaiting() {
 		return why
 	}
-	blocked := ""
-	if c := conditions.Get(s.pool, poolv1.UpdatedCondition); c != nil && c.Reason == poolv1.RolloutBlockedReason {
+	blocked := "" // by hosts that are unavailable now, too: the pool follows them
+	isUnavailable := func(h HostStatus) bool { return h.isAway || h.IsWrong || h.unavailable != "" }
+	if c := conditions.Get(s.pool, poolv1.UpdatedCondition); c != nil && c.Reason == poolv1.RolloutBlockedReason &&
+		(slices.ContainsFunc(s.hosts, isUnavailable) || int(s.pool.Status.CapacityHostCount) > len(s.hosts)) {
 		blocked = c.Message
 	}
 	return cmp.Or(holdOf(s.pool), blocked)

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -31,6 +32,34 @@ var _ = Describe("The messages of status", func() {
 			c.Status.Boot.ServedConfiguration.Name = newConfig
 		})
 		Eventually(ended).Should(Receive(HaveField("Code", 0)))
+	})
+
+	It("have a Node that is not Ready as a problem that is retried, and not as a failure", func() {
+		s := newSite(nil, withNode(done("a"), "NodeNotReady", "Node a is not Ready"), done("b"))
+		r := s.run("status")
+		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 2/2 2 0 <none> host a: NodeNotReady: Node a is not Ready"))
+		Expect(r.Code).To(BeZero())
+		r = s.run("status", "infra")
+		Expect(clitest.Rows(r.Out)[1]).To(Equal("bmh-a a NodeNotReady rendered-infra-1 rendered-infra-1 12m is not Ready"))
+		Expect(r.Code).To(BeZero())
+	})
+
+	It("have no problem that only the pool reports, a moment after its hosts", func() {
+		inPool := done("a")
+		inPool.Status.Conditions = append(inPool.Status.Conditions, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: "NodeReadyInPool"})
+		for _, reason := range []string{poolv1.HostsUnavailableReason, poolv1.RolloutBlockedReason} {
+			r := newSite(func(p *poolv1.MachineConfigPool) {
+				for _, kind := range []string{clusterv1.ReadyCondition, poolv1.UpdatedCondition} {
+					p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: "1 of 2 hosts have no Node that is Ready"})
+				}
+			}, inPool.DeepCopy()).run("status")
+			Expect(clitest.Rows(r.Out)[1]).To(HavePrefix("infra rendered-infra-1 1/1 0 0 "))
+			Expect(r.Out).NotTo(ContainSubstring("no Node that is Ready"))
+		}
+	})
+
+	It("name no closed window because of a Node that is not Ready if nothing waits", func() {
+		Expect(newSite(closed, withNode(done("a"), "NodeNotReady", "Node a is not Ready")).run("status").Code).To(BeZero())
 	})
 
 	It("lack only what columns have, also if they look like those of others", func() {

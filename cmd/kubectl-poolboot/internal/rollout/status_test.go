@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -158,10 +157,6 @@ var _ = Describe("status", func() {
 		Expect(r.ErrOut).To(ContainSubstring("0 of 1 hosts run rendered-infra-1; 1 stage their update, 4 have staged it"))
 	})
 
-	closed := func(p *poolv1.MachineConfigPool) {
-		opens := time.Now().UTC().AddDate(0, 0, 7)
-		p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
-	}
 	blocked := func(p *poolv1.MachineConfigPool) {
 		p.Status.Conditions = []metav1.Condition{{Type: poolv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: poolv1.RolloutBlockedReason, Message: "these are unavailable: b"}}
 	}
@@ -207,12 +202,6 @@ var _ = Describe("status", func() {
 		Expect(r.Code).To(Equal(3))
 	})
 
-	// withNode adds the condition of the Node of a host.
-	withNode := func(config *bootstrapv1.PoolbootConfig, reason, message string) *bootstrapv1.PoolbootConfig {
-		config.Status.Conditions = append(config.Status.Conditions, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message,
-			LastTransitionTime: metav1.NewTime(time.Now().Add(-12 * time.Minute).Truncate(time.Second))})
-		return config
-	}
 	nodeMissing := func() *bootstrapv1.PoolbootConfig {
 		return withNode(newHost("a", newConfig, newConfig, metav1.ConditionUnknown, bootstrapv1.NodeMissingReason, "see the condition NodeInPool"), "NodeMissing", "Node a does not exist: restart")
 	}
@@ -239,20 +228,6 @@ var _ = Describe("status", func() {
 			return withNode(done("a"), "NodeOutsidePool", "no pool selects the labels of Node a")
 		}, "NodeOutsidePool", "no pool selects the labels of Node a"),
 	)
-
-	It("has a Node that is not Ready as a problem that is retried, and not as a failure", func() {
-		s := newSite(nil, withNode(done("a"), "NodeNotReady", "Node a is not Ready"), done("b"))
-		r := s.run("status")
-		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 2/2 2 0 <none> host a: NodeNotReady: Node a is not Ready"))
-		Expect(r.Code).To(BeZero())
-		r = s.run("status", "infra")
-		Expect(clitest.Rows(r.Out)[1]).To(Equal("bmh-a a NodeNotReady rendered-infra-1 rendered-infra-1 12m is not Ready"))
-		Expect(r.Code).To(BeZero())
-	})
-
-	It("is not held back by a Node that is not Ready if nothing waits", func() {
-		Expect(newSite(closed, withNode(done("a"), "NodeNotReady", "Node a is not Ready")).run("status").Code).To(BeZero())
-	})
 
 	DescribeTable("does not call a Node failed that is expected to be not Ready", func(change func(*bootstrapv1.PoolbootConfig), code int) {
 		host := withNode(applies("a"), "NodeNotReady", "Node a is not Ready")
