@@ -151,7 +151,7 @@ func readRegistries(sets []*input.MirrorSet, images []*input.ImageConfig) regist
 			registry.mirrors = append(registry.mirrors, registryMirror{location: name, forTags: true})
 		}
 	}
-	mirrored := registries.sorted()
+	mirrored := maps.Clone(registries)
 	for _, image := range images {
 		registries.addImage(image)
 	}
@@ -184,18 +184,18 @@ func (s registrySet) addImage(image *input.ImageConfig) {
 	}
 }
 
-// inheritMirrors gives registries without mirrors those of the scope around them, because only the longest scope
-// applies to an image.
-func (s registrySet) inheritMirrors(mirrored []*registryScope) {
-	for _, outer := range slices.Backward(mirrored) { // longer scopes first
-		for _, inner := range s {
-			rest, isInside := strings.CutPrefix(inner.scope, outer.scope+"/")
-			if !isInside || len(inner.mirrors) > 0 {
+// inheritMirrors gives registries without mirrors those of the longest scope around them, because only the longest
+// scope applies to an image.
+func (s registrySet) inheritMirrors(mirrored registrySet) {
+	for _, inner := range s {
+		for at := strings.LastIndex(inner.scope, "/"); at > 0 && len(inner.mirrors) == 0; at = strings.LastIndex(inner.scope[:at], "/") {
+			outer := mirrored[inner.scope[:at]]
+			if outer == nil {
 				continue
 			}
 			inner.blocked = inner.blocked || outer.blocked
 			for _, mirror := range outer.mirrors {
-				mirror.location += "/" + rest
+				mirror.location += inner.scope[at:]
 				inner.mirrors = append(inner.mirrors, mirror)
 			}
 		}
@@ -218,7 +218,7 @@ func (l *mirrorLists) add(source string, mirrors []string) {
 // that could be next, the first one in the lists is. The source itself is left out at the end, where it always is.
 func (l *mirrorLists) merge(source string) (merged []string) {
 	var rest []string
-	before := map[string]sets.Set[string]{} // the mirrors that must be earlier
+	before, after := map[string]sets.Set[string]{}, map[string][]string{} // the mirrors that must be earlier, and later
 	for _, list := range l.of[source] {
 		for i, name := range list {
 			if before[name] == nil {
@@ -227,16 +227,18 @@ func (l *mirrorLists) merge(source string) (merged []string) {
 			}
 			if i > 0 && list[i-1] != name {
 				before[name].Insert(list[i-1])
+				after[list[i-1]] = append(after[list[i-1]], name)
 			}
 		}
 	}
 	for len(rest) > 0 {
 		next := max(0, slices.IndexFunc(rest, func(name string) bool { return before[name].Len() == 0 })) // 0 in a loop
 		name := rest[next]
-		rest = slices.Delete(rest, next, next+1)
+		copy(rest[1:], rest[:next]) // the one that is next is often the first one
+		rest = rest[1:]
 		merged = append(merged, name)
-		for _, earlier := range before {
-			earlier.Delete(name)
+		for _, later := range after[name] {
+			before[later].Delete(name)
 		}
 	}
 	if len(merged) > 0 && merged[len(merged)-1] == source {

@@ -5,12 +5,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
 // newMirrorSet returns a mirror set of OpenShift, with its spec in YAML's flow style.
@@ -41,6 +43,22 @@ var _ = Describe("convert, of mirrors and registries", func() {
 		out := clitest.ExpectSuccess(converting("crio", newMirrorSet("ImageDigestMirrorSet", "d", "imageDigestMirrors: ["+strings.Join(entries, ", ")+"]")))
 		Expect(out).To(And(ContainSubstring("path: "+conf), ContainSubstring("compression: gzip")))
 		Expect(len(out)).To(BeNumerically("<", 200_000))
+	})
+
+	It("combines tens of thousands of mirrors in seconds, of many sources and of one", func() {
+		const count = 42_000
+		set, long := &input.MirrorSet{}, input.Mirrors{Source: "quay.io"}
+		for i := range count {
+			name := fmt.Sprintf("example.com/vendor-%05d/component", i)
+			set.Spec.ImageDigestMirrors = append(set.Spec.ImageDigestMirrors, input.Mirrors{Source: name, Mirrors: []string{"mirror.local/" + name}})
+			long.Mirrors = append(long.Mirrors, "mirror.local/"+name)
+		}
+		set.Spec.ImageTagMirrors = []input.Mirrors{long}
+		start := time.Now()
+		registries := readRegistries([]*input.MirrorSet{set}, nil)
+		Expect(time.Since(start)).To(BeNumerically("<", 15*time.Second))
+		Expect(registries).To(HaveLen(count + 1))
+		Expect(registries["quay.io"].mirrors).To(HaveLen(count))
 	})
 
 	It("gives the same to the control plane, which inherits nothing", func() {
