@@ -190,9 +190,9 @@ var _ = Describe("The conditions of a pool", func() {
 		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.HostsPendingReason, "2 of 7 hosts have not joined yet (not-booted, on-its-way)",
 			"2 of 7 hosts run another configuration (gone, outdated): roll out", "3 of 7 hosts have no Node that is Ready in the pool (gone, not-ready, relabeled)"))
 		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsPendingReason))
-		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.HostsDegradedReason, "2 of 7", "gone: restart it", "relabeled: put labels on it"))
-		Expect(p).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.HostsDegradedReason, "relabeled"))
-		Expect(p).To(haveCondition(poolv1.ReadyCondition, no, poolv1.HostsDegradedReason, "relabeled"))
+		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.HostsDegradedReason, "2 of 7 hosts need a user to act: gone: restart it. For the others, see kubectl poolboot rollout status infra -n site"))
+		Expect(p).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.HostsDegradedReason, "gone: restart it"))
+		Expect(p).To(haveCondition(poolv1.ReadyCondition, no, poolv1.HostsDegradedReason, "gone: restart it"))
 		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 	})
 

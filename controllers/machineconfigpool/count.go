@@ -124,8 +124,7 @@ type counts struct {
 	outdated, outdatedHosts, waiting, updating, stopped []string
 	// retrying are those of waiting whose update fails before it begins, such as its downloads.
 	retrying []string
-	// failing are those that run what the pool renders and whose units fail, each with what to do. They take places of
-	// maxUnavailable.
+	// failing are those that run what the pool renders and whose units fail. They take places of maxUnavailable.
 	failing []string
 	// running has the names of waiting, updating and stopped by what the prediction depends on.
 	running map[runs][]string
@@ -197,7 +196,7 @@ func (s *scope) countMachines() (n counts) {
 				n.ready++
 			}
 			if isFailing = state.unitsFail && state.inPool; isFailing {
-				n.failing = append(n.failing, name+": "+state.problem)
+				n.failing = append(n.failing, name)
 			}
 		}
 		if state.joined && !state.inPool {

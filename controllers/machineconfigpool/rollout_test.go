@@ -119,7 +119,7 @@ var _ = Describe("The rollout of a pool", func() {
 		eventReasons()
 		p := becomes("m1", bootstrapv1.UnitsFailingReason)
 		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason,
-			"1 of 2 hosts have units that fail (m1: UnitsFailing: see the host): each takes a place of spec.maxUnavailable: correct the MachineConfig"))
+			"1 of 2 hosts have units that fail (m1): each takes a place of spec.maxUnavailable: correct the MachineConfig"))
 		Expect(eventReasons()).To(ConsistOf("RolloutStopped"))
 
 		p = becomes("m2", bootstrapv1.UpdateDoneReason)

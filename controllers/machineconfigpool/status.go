@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
@@ -143,7 +142,10 @@ func (s *scope) setDegraded(n counts) {
 	if len(n.degraded) == 0 {
 		s.setCondition(poolv1.NodeDegradedCondition, false, poolv1.AsExpectedReason, "no host of the pool needs a user to act")
 	} else {
-		message := fmt.Sprintf("%d of %d hosts need a user to act: %s", len(n.degraded), n.total, excerpt.Names(maxNames, n.degraded))
+		message := fmt.Sprintf("%d of %d hosts need a user to act: %s", len(n.degraded), n.total, slices.Min(n.degraded))
+		if len(n.degraded) > 1 {
+			message = fmt.Sprintf("%s. For the others, see %s", strings.TrimSuffix(message, "."), rollout.Command("status", s.pool))
+		}
 		if messages = append(messages, message); s.problem == nil {
 			reason = poolv1.HostsDegradedReason
 		}

@@ -166,8 +166,8 @@ const (
 const (
 	// All hosts run what the pool renders, and their Nodes are Ready.
 	AllHostsUpdatedReason = "AllHostsUpdated"
-	// Hosts have not joined yet, or wait for their update, or have no agent and must be renewed:
-	// docs/pools.md#renewing-machines.
+	// Hosts have not joined yet, or wait for their update, or fail to follow the pool and retry it, or have no agent
+	// and must be renewed: docs/pools.md#renewing-machines.
 	HostsPendingReason = "HostsPending"
 	// Running hosts are being updated. The message names them.
 	HostsUpdatingReason = "HostsUpdating"
