@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # progress.sh WHAT REMEDY COMMAND...: runs a command without its output, prints a line every ten seconds while it runs, and
-# on failure prints the end of its output and what to do. When make gets SIGINT or SIGTERM, the command gets SIGTERM.
+# on failure prints the end of its output and what to do, unless a signal ended it. When make gets SIGINT or SIGTERM, the
+# command gets SIGTERM.
 set -u
 what=$1 remedy=$2
 shift 2
@@ -37,6 +38,7 @@ wait "$pid"
 code=$?
 if ((code != 0)); then
 	tail -n 60 "$log"
+	((code <= 128 || code > 192)) || remedy="signal $((code - 128)) ended it: run the same command again"
 	echo "==> $what: FAILED after $((SECONDS - start)) s. What to do: $remedy" >&2
 fi
 exit "$code"

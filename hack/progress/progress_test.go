@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -36,7 +37,9 @@ func TestEndsWithMake(t *testing.T) {
 			if err := os.WriteFile(makefile, []byte("SHELL := /bin/bash\nall:\n\t@"+script+" sleep wait bash -c '"+work+"'\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
+			var output strings.Builder
 			command := exec.Command("make", "-f", makefile)
+			command.Stderr = &output
 			command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			if err := command.Start(); err != nil {
 				t.Fatal(err)
@@ -59,6 +62,9 @@ func TestEndsWithMake(t *testing.T) {
 			}
 			if err := command.Wait(); err == nil {
 				t.Error("make succeeded, want it to end by the signal")
+			}
+			if want := "What to do: signal 15 ended it: run the same command again"; !strings.Contains(output.String(), want) {
+				t.Errorf("make printed %q, want %q", output.String(), want)
 			}
 		})
 	}
