@@ -86,7 +86,7 @@ configuration, Joining until the Node is Ready in its pool; then Ready, or NotRe
 in its pool. AsFound is a host that was adopted, and is in no pool until somebody agrees. For a host that is being
 updated or differs from its configuration, the message also describes the update.
 
-With a NAME, show only the boot of this Machine, PoolbootConfig, host or Node.
+With NAMEs, show only the boots of these Machines, PoolbootConfigs, hosts or Nodes.
 
 With --watch, print every change until interrupted. "kubectl poolboot explain machine" shows more about one boot.`,
 		Example: `  # The boots of a namespace
