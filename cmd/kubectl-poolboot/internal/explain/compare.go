@@ -175,22 +175,9 @@ func (b *bootReport) compareConfiguration(s *subject) {
 	}
 	if b.Stage == record.StageAsFound {
 		b.Configuration = agentv1.AsFoundConfig
-		b.addAdoptionTask(s, updated)
 	}
 	if s.config.Status.Update.DesiredRevision == "" && !record.IsAdopted(s.config) && b.Stage.IsAfterBoot() && b.PoolConfiguration != "" && !pool.HasSameContent(b.Configuration, b.PoolConfiguration) {
 		b.addTask(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", outlook.OwnerOf(s.config), b.Pool, pool.Boot{Config: s.config, Machine: s.machine, Pools: s.pools}.HowToRenew()))
-	}
-}
-
-// addAdoptionTask adds what a person has to do so that a host can follow its pool that is as it was found.
-func (b *bootReport) addAdoptionTask(s *subject, updated *metav1.Condition) {
-	switch {
-	case updated == nil:
-	case updated.Reason == bootstrapv1.NoAgentReason, strings.Contains(updated.Message, rollout.PreviewImpossible):
-		b.addTask(updated.Message)
-	case updated.Reason == bootstrapv1.AdoptionPreviewReason && (strings.Contains(updated.Message, rollout.PreviewChanges) || strings.Contains(updated.Message, rollout.PreviewNothing)):
-		b.addTask(fmt.Sprintf("kubectl poolboot diff --node %s -n %s shows what pool %s changes on the host. To agree: kubectl patch poolbootconfig %s -n %s --type=merge -p '{\"spec\": {\"host\": {\"adoption\": \"%s\"}}}'",
-			b.Node, s.config.Namespace, b.Pool, s.config.Name, s.config.Namespace, bootstrapv1.AdoptionFollow))
 	}
 }
 
