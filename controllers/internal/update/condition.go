@@ -34,12 +34,17 @@ type outcome struct {
 	bootedWithAgent bool
 	// remaining is what remains to be drained.
 	remaining string
+	// deletions are the Machines of the control plane that can't be deleted before the update of the host has ended.
+	deletions []string
 }
 
 // updated returns the condition Updated of a host, or nil if it should stay as it is. Units of the host that do not do
 // their work are part of it whatever else is so: a kubelet that ends again and again keeps its Node Ready.
 func (h *host) updated(o outcome) *metav1.Condition {
 	c := h.updatedByAgent(o)
+	if c != nil && len(o.deletions) > 0 {
+		c.Message += h.holding(o.deletions)
+	}
 	failing := h.Report.DescribeFailingUnits()
 	isSaid := h.isUndoing() || c != nil && c.Reason == bootstrapv1.UpdateVerifyingReason && len(h.Report.FailingUnits) == 1 && strings.Contains(c.Message, h.Report.FailingUnits[0].Name+": ")
 	if c != nil && failing != "" && !isSaid {
@@ -160,6 +165,17 @@ func (h *host) preview() string {
 		return rollout.PreviewNothing + ". To follow it, " + agree
 	}
 	return fmt.Sprintf("%s %s: %s. To agree, %s", rollout.PreviewChanges, h.Report.PreviewEffect, h.withOrigins(h.Report.Preview), agree)
+}
+
+// holding says which deletions wait for the update of the host, and what to do if the host does not return. Only a
+// person can: the host is not remediated while another Machine of its control plane is being deleted.
+func (h *host) holding(deletions []string) string {
+	remedy := "bring the host back"
+	if h.Machine != nil {
+		remedy += fmt.Sprintf(", or delete its Machine %s first", h.Machine.Name)
+	}
+	return fmt.Sprintf(". The deletion of Machine %s waits until this host is updated, so that the control plane keeps its quorum. If that does not end, %s",
+		strings.Join(deletions, ", "), remedy)
 }
 
 // isCompleting reports whether the host has what it was told, and its agent has not reported yet that it is done.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,4 +91,19 @@ func (r *Updates) reserveControlPlane(ctx context.Context, s *poolScope, h *host
 		return nil, err
 	}
 	return closed()
+}
+
+// heldDeletions returns the names of the Machines of the control plane whose deletion waits for the slot of a host. No
+// event of these Machines requests the host, so that of a host with a slot is looked at again after some time.
+func (r *Updates) heldDeletions(ctx context.Context, h *host, in poolContext) (names []string, again time.Duration, _ error) {
+	if !pool.IsOfControlPlane(*in.pool) || rollout.SlotOf(in.pool.Status.Slots, h.Name()) == nil {
+		return nil, 0, nil
+	}
+	machines, err := drainhook.Machines(ctx, r.Client, workload.ClusterOfPool(in.pool))
+	for i := range machines {
+		if !machines[i].DeletionTimestamp.IsZero() && drainhook.Is(&machines[i]) {
+			names = append(names, machines[i].Name)
+		}
+	}
+	return names, drainRetry, err
 }

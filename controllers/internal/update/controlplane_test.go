@@ -210,6 +210,33 @@ var _ = Describe("The pool of a control plane", func() {
 		Expect(w.held(ctx)).To(Equal([]int{1, 2}))
 	})
 
+	It("says what to do if a host does not return while another Machine is being deleted", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 3)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.reports(ctx, 0, agentv1.Rebooting, revisionOf(0, "rendered-worker-2"), "")
+		w.changeNode(ctx, 0, func(node *corev1.Node) { setReady(node, false) })
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Message).NotTo(ContainSubstring("deletion"))
+		Expect(w.reconcileHost(ctx, 0)).To(HaveField("RequeueAfter", BeNumerically("<=", drainRetry)))
+		machine := w.machine(ctx, 2)
+		machine.Finalizers = []string{clusterv1.MachineFinalizer}
+		Expect(w.management.Update(ctx, machine)).To(Succeed())
+		Expect(w.management.Delete(ctx, machine)).To(Succeed())
+		w.settle(ctx)
+		Expect(w.held(ctx)).To(Equal([]int{1, 2}))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateRebootingReason), HaveField("Message", HaveSuffix(". The deletion of Machine host-2 waits until this host is updated, "+
+			"so that the control plane keeps its quorum. If that does not end, bring the host back, or delete its Machine host-0 first"))))
+		Expect(w.updated(ctx, 1).Message).NotTo(ContainSubstring("deletion"))
+
+		By("deleting its Machine")
+		Expect(w.workload.Delete(ctx, w.node(ctx, 0))).To(Succeed())
+		Expect(w.management.Delete(ctx, w.config(ctx, 0))).To(Succeed())
+		Expect(w.management.Delete(ctx, w.machine(ctx, 0))).To(Succeed())
+		Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
+		Expect(w.machine(ctx, 2)).NotTo(HaveField("Annotations", HaveKey(drainhook.Annotation)))
+	})
+
 	It("lets a host go on after its drain only while the others are healthy", func(ctx SpecContext) {
 		w := newControlPlane(ctx, 3)
 		w.render(ctx, "rendered-worker-2")

@@ -245,7 +245,11 @@ func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Res
 			return result, o.err
 		}
 	}
-	result.RequeueAfter = earlier(result.RequeueAfter, untilRebooted)
+	var untilLooked time.Duration
+	if o.deletions, untilLooked, err = r.heldDeletions(ctx, h, in); err != nil {
+		return result, err
+	}
+	result.RequeueAfter = earlier(earlier(result.RequeueAfter, untilRebooted), untilLooked)
 	h.setStage(o.now)
 	h.observeDrain(o.now)
 	if h.Machine != nil {
