@@ -73,13 +73,15 @@ func (a *Agent) hasNext(revision string) bool {
 
 // preview describes what the first update of a host changes that Poolboot did not boot, as
 // agentv1.PreviewAnnotation has it.
-func (a *Agent) preview(u *hostUpdate) string {
+func (a *Agent) preview(ctx context.Context, u *hostUpdate) string {
 	own := func(d update.Drift) bool {
 		return ignition.IsOwnFile(d.Name) || d.Name == hosttree.PresetPath || slices.Contains(ignition.OwnUnits, hosttree.UnitOf(d.Name))
 	}
 	effect, text := string(u.plan.Effect()), listDrift(without(u.drift, own))
 	if !u.plan.IsPossible() {
 		effect, text = string(agentv1.Unreconcilable), u.obstacles()
+	} else if why := a.refusal(ctx, u); why != "" {
+		effect, text = string(agentv1.Unreconcilable), why
 	}
 	head := u.after.revision + " " + effect
 	return strings.TrimSpace(head + "\n" + shorten(text, agentv1.MaxReason-len(head)-1))

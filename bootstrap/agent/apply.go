@@ -107,30 +107,26 @@ func (a *Agent) prepare(ctx context.Context, operations []update.Operation) erro
 	return nil
 }
 
-// apiServerManifest exists on every host on which kubeadm has installed a control plane.
-const apiServerManifest = "etc/kubernetes/manifests/kube-apiserver.yaml"
-
 // refusal returns why the programs of the host can't carry out an update, or why it must not be, "" if they can or
-// nobody knows. A pool for the control plane refuses what kubeadm has. A host can be in another pool by mistake.
+// nobody knows.
 func (a *Agent) refusal(ctx context.Context, u *hostUpdate) string {
-	_, err := a.Root.Lstat(apiServerManifest)
-	isControlPlane := err == nil
+	why := a.controlPlaneRefusal(u)
 	for _, operation := range u.plan.Operations {
-		if isControlPlane && operation.Kind == update.ChangePath && ignition.IsOfControlPlane(operation.Name) {
-			return "the host can't change to " + u.after.Config.Name + ": it runs a control plane, and kubeadm and etcd have " + operation.Name +
-				": remove it from the configuration, or put the Node in a pool for the control plane"
+		if why != "" {
+			break
 		}
 		executor, err := a.executor(operation)
 		if err != nil {
 			return err.Error()
 		}
 		if refuser, ok := executor.(Refuser); ok {
-			if why := refuser.Refusal(ctx, operation); why != "" {
-				return "the host can't change to " + u.after.Config.Name + ": " + why
-			}
+			why = refuser.Refusal(ctx, operation)
 		}
 	}
-	return ""
+	if why == "" {
+		return ""
+	}
+	return "the host can't change to " + u.after.Config.Name + ": " + why
 }
 
 // executor returns the executor of an operation, nil if there is nothing to do but to change files.

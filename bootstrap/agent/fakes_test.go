@@ -217,6 +217,8 @@ func (f fakeStaticPods) Passing(context.Context) (manifests []string) {
 	return manifests
 }
 
+func (f fakeStaticPods) Volumes() []string { return f.w.volumes }
+
 func (f fakeStaticPods) Failing(_ context.Context, manifests []string) string {
 	var failing []string
 	for _, manifest := range manifests {
@@ -225,6 +227,13 @@ func (f fakeStaticPods) Failing(_ context.Context, manifests []string) string {
 		}
 	}
 	return strings.Join(failing, "; ")
+}
+
+// softReboot starts the host again with the same kernel.
+func (w *world) softReboot() {
+	w.started = w.uptime + 10*time.Second
+	w.uptime += 30 * time.Second
+	w.wallclock = w.wallclock.Add(30 * time.Second)
 }
 
 type fakeRebooter struct{ w *world }

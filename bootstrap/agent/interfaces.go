@@ -124,6 +124,8 @@ type StaticPods interface {
 	Passing(ctx context.Context) (manifests []string)
 	// Failing returns which of some manifests do not pass, and why, for people, "" if all pass.
 	Failing(ctx context.Context, manifests []string) (why string)
+	// Volumes returns the paths of the host that they mount.
+	Volumes() (paths []string)
 }
 
 // Executors change the host.

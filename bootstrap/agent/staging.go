@@ -137,7 +137,7 @@ func (a *Agent) stageRevision(ctx context.Context, revision string) error {
 		return err
 	}
 	if u.isAdoption() { // it is staged once somebody agrees
-		a.report.preview, a.previewedAt = a.preview(u), a.Clock.Uptime()
+		a.report.preview, a.previewedAt = a.preview(limited, u), a.Clock.Uptime()
 		return a.keepContentsOf(u.after)
 	}
 	return a.stage(ctx, u)

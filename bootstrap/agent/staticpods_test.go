@@ -131,6 +131,25 @@ var _ = DescribeTable("A host of a control plane that is in another pool by mist
 	Entry("a kubeconfig", "/etc/kubernetes/admin.conf"),
 )
 
+var _ = DescribeTable("A host of a control plane is not updated to a configuration with", func(path string) {
+	w := installed(withFiles("/etc/none/f", "a", "/data/etcd/old", "a"))
+	w.write(apiServer, "")
+	w.volumes = []string{"/data/etcd", "/etc/ssl/certs"}
+	before := w.snapshot()
+	second := w.offer(w.assign("rendered-b", withFiles("/etc/none/f", "b", path, "b")))
+	Expect(w.run()).To(Succeed())
+	Expect(w.state()).To(Equal("Unreconcilable " + second))
+	Expect(w.reason()).To(ContainSubstring("of which a static Pod mounts /data/etcd: remove " + path + " from the configuration"))
+	Expect(w.snapshot()).To(Equal(before))
+
+	third := w.offer(w.assign("rendered-c", withFiles("/etc/none/f", "b", "/etc/ssl/certs/none", "b")))
+	Expect(w.run()).To(Succeed())
+	Expect(w.state()).To(Equal("Done "+third), "what is not in the configuration any more is removed")
+},
+	Entry("data of etcd that is elsewhere", "/data/etcd/member"),
+	Entry("a unit that mounts something there", "/etc/systemd/system/data-etcd.mount"),
+)
+
 var _ = Describe("An update that breaks the only API server that the host knows", func() {
 	// undone returns how long the update was on the host.
 	undone := func(w *world, file string) time.Duration {

@@ -83,8 +83,9 @@ type world struct {
 	isCutOff, isSilent func() bool
 	// found returns what the check of the host finds.
 	found func() []string
-	// pods returns why the probes of static Pods do not pass, "" if they do, by manifest.
-	pods func() map[string]string
+	// pods returns why the probes of static Pods do not pass, "" if they do, by manifest. volumes are what they mount.
+	pods    func() map[string]string
+	volumes []string
 	// units returns the states of units that do not simply run.
 	units func() map[string]unitstate.State
 	// drains is set if the manager drains.
@@ -201,13 +202,6 @@ func (w *world) boot() {
 	if w.rebooted != nil {
 		w.rebooted()
 	}
-}
-
-// softReboot starts the host again with the same kernel.
-func (w *world) softReboot() {
-	w.started = w.uptime + 10*time.Second
-	w.uptime += 30 * time.Second
-	w.wallclock = w.wallclock.Add(30 * time.Second)
 }
 
 // pass lets time pass: the kubelet reports, and the manager drains.

@@ -43,13 +43,42 @@ func (g *guard) checkControlPlane(c Config) {
 	}
 }
 
-// checkMountUnit refuses a unit that mounts something at, above or below a path of a control plane. The name of such a
-// unit is that path.
+// checkMountUnit refuses a unit that mounts something at, above or below a path of a control plane.
 func (g *guard) checkMountUnit(place, unit string) {
-	if extension := path.Ext(unit); extension == ".mount" || extension == ".automount" {
-		g.checkMount(place, sdunit.UnitNamePathUnescape(strings.TrimSuffix(unit, extension)))
+	if at := mountPoint(unit); at != "" {
+		g.checkMount(place, at)
 	}
 }
+
+// mountPoint returns the path at which a unit mounts something, which is its name, or "" for other units.
+func mountPoint(unit string) string {
+	if extension := path.Ext(unit); extension == ".mount" || extension == ".automount" {
+		return sdunit.UnitNamePathUnescape(strings.TrimSuffix(unit, extension))
+	}
+	return ""
+}
+
+// VolumeAt returns the volume of a static Pod that an entry at a path would change, or hide by a mount, "" if there is
+// none. kubeadm's certificates and etcd's data can be anywhere, and are such volumes.
+func VolumeAt(name string, volumes []string) string {
+	name = cleanPath(name)
+	unit, _ := unitAt(name)
+	at := mountPoint(unit)
+	for _, volume := range volumes {
+		volume = cleanPath(volume)
+		if !isShared(volume) && (isIn(name, volume) || at != "" && (isIn(at, volume) || isBelow(volume, at))) {
+			return volume
+		}
+	}
+	return ""
+}
+
+// sharedPaths are what the operating system has and Pods use: programs, CAs that it trusts, and settings.
+var sharedPaths = []string{"/usr", "/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/hosts", "/etc/hostname", "/etc/localtime", "/etc/resolv.conf"}
+
+// isShared reports whether a volume is not what a Pod has for itself. A directory such as /etc, which also has what
+// others write, is not.
+func isShared(volume string) bool { return containsReserved(volume) || isIn(volume, sharedPaths...) }
 
 // fstabPath has mounts, one in a line, of which the second field is the path.
 const fstabPath = "/etc/fstab"

@@ -102,3 +102,27 @@ var _ = Describe("Guard of a configuration for a control plane", func() {
 		}
 	})
 })
+
+var _ = DescribeTable("An entry changes a volume of a static Pod if it is", func(name, volume string, is bool) {
+	if !is {
+		Expect(ignition.VolumeAt(name, []string{"/unused", volume})).To(BeEmpty())
+		return
+	}
+	Expect(ignition.VolumeAt(name, []string{"/unused", volume})).To(Equal(volume))
+},
+	Entry("at it", "/data/etcd", "/data/etcd", true),
+	Entry("below it", "/data/etcd/member/snap/db", "/data/etcd", true),
+	Entry("a file that a Pod mounts", "/etc/kubernetes/encryption.yaml", "/etc/kubernetes/encryption.yaml", true),
+	Entry("a unit that mounts something at it", "/etc/systemd/system/data-etcd.mount", "/data/etcd", true),
+	Entry("a unit that mounts something above it", "/etc/systemd/system/data.automount", "/data/etcd", true),
+	Entry("a unit that mounts something below it", "/etc/systemd/system/data-etcd-member.mount", "/data/etcd", true),
+	Entry("not beside it", "/data/etcd2/a", "/data/etcd", false),
+	Entry("not above it", "/data", "/data/etcd", false),
+	Entry("not a unit that mounts something beside it", "/etc/systemd/system/data-images.mount", "/data/etcd", false),
+	Entry("not a CA that the operating system trusts", "/usr/local/share/ca-certificates/a.crt", "/usr/local/share/ca-certificates", false),
+	Entry("not one in another distribution", "/etc/pki/ca-trust/source/anchors/a.pem", "/etc/pki/ca-trust", false),
+	Entry("not its bundle", "/etc/ssl/certs/a.pem", "/etc/ssl/certs", false),
+	Entry("not a file that many Pods mount", "/etc/hosts", "/etc/hosts", false),
+	Entry("not in a directory that others write to, too", "/etc/motd", "/etc", false),
+	Entry("not on a host of which a Pod mounts everything", "/etc/motd", "/", false),
+)

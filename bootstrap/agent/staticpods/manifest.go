@@ -30,6 +30,11 @@ type pod struct {
 	Spec struct {
 		HostNetwork bool        `yaml:"hostNetwork"`
 		Containers  []container `yaml:"containers"`
+		Volumes     []struct {
+			HostPath struct {
+				Path string `yaml:"path"`
+			} `yaml:"hostPath"`
+		} `yaml:"volumes"`
 	} `yaml:"spec"`
 }
 
@@ -70,16 +75,24 @@ type probe struct {
 	timeout    time.Duration
 }
 
+// podOf returns the Pod of a manifest. That of another kind has nothing.
+func podOf(raw []byte) (p pod, _ error) {
+	if err := yaml.Unmarshal(raw, &p); err != nil {
+		return pod{}, errors.New("it is no manifest of a Pod in YAML or JSON") // the text of the error has contents
+	}
+	if p.Kind != "Pod" {
+		return pod{}, nil
+	}
+	return p, nil
+}
+
 // parse returns the probes of a manifest: of each container the first one of readiness, liveness and startup that is an
 // HTTP request. Without the network of the host, a container has an address that only the container runtime knows, so
 // it has none.
 func parse(raw []byte) (probes []probe, _ error) {
-	var p pod
-	if err := yaml.Unmarshal(raw, &p); err != nil {
-		return nil, errors.New("it is no manifest of a Pod in YAML or JSON") // the text of the error has contents
-	}
-	if p.Kind != "Pod" {
-		return nil, nil
+	p, err := podOf(raw)
+	if err != nil {
+		return nil, err
 	}
 	for _, c := range p.Spec.Containers {
 		handlers := []handler{c.Readiness, c.Liveness, c.Startup}

@@ -1,6 +1,6 @@
 // Package staticpods finds out whether the static Pods of a host work, by the HTTP probes of their manifests, which it
 // sends as the kubelet does. So it also tells when no API server answers, as on a host of the control plane that runs
-// its own. It changes nothing, and sends to addresses of this host only.
+// its own. And it finds what they mount. It changes nothing, and sends to addresses of this host only.
 package staticpods
 
 import (
@@ -68,6 +68,27 @@ func (h Host) Passing(ctx context.Context) (passing []string) {
 		case <-time.After(lookInterval):
 		}
 	}
+}
+
+// Volumes returns the paths of the host that static Pods mount. A manifest that can't be read has no Pod that runs.
+func (h Host) Volumes() (paths []string) {
+	for _, name := range h.manifests() {
+		raw, err := h.read(name)
+		if err != nil {
+			continue
+		}
+		p, err := podOf(raw)
+		if err != nil {
+			continue
+		}
+		for _, volume := range p.Spec.Volumes {
+			if path.IsAbs(volume.HostPath.Path) {
+				paths = append(paths, path.Clean(volume.HostPath.Path))
+			}
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
 }
 
 // Failing returns which of some manifests have a probe that does not pass, or can't be read, and why, "" if there are

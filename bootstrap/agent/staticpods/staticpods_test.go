@@ -175,6 +175,17 @@ var _ = Describe("A static Pod", func() {
 	)
 })
 
+var _ = Describe("What static Pods mount", func() {
+	It("is known from all manifests that can be read", func() {
+		h := newHost()
+		h.write(manifest, podWith("image: a")+"  volumes: [{name: pki, hostPath: {path: /data/pki/, type: Directory}}, {name: other, emptyDir: {}}]\n")
+		h.write("/etc/kubernetes/manifests/etcd.yaml", `{"kind":"Pod","spec":{"volumes":[{"name":"a","hostPath":{"path":"/data/etcd"}},{"name":"b","hostPath":{"path":"/data/pki"}},{"name":"c","hostPath":{"path":"relative"}}]}}`)
+		h.write("/etc/kubernetes/manifests/broken.yaml", "a: [")
+		h.write("/etc/kubernetes/manifests/other.yaml", "kind: Deployment\nspec: {volumes: [{hostPath: {path: /data/other}}]}\n")
+		Expect(h.Volumes()).To(Equal([]string{"/data/etcd", "/data/pki"}))
+	})
+})
+
 var _ = Describe("A hostile manifest", func() {
 	DescribeTable("does not make the host send anything to another one", func(ctx SpecContext, address string) {
 		h := newHost()
