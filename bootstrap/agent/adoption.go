@@ -14,7 +14,7 @@ import (
 // planUpdate plans the update to another configuration, as the host is now.
 func (a *Agent) planUpdate(ctx context.Context, before, after *target) (*hostUpdate, error) {
 	if !isAdoption(before, after) {
-		return newUpdate(before, after, a.current.drift, a.Capabilities), nil
+		return newUpdate(before, after, a.Clock.BootID(), a.current.drift, a.Capabilities), nil
 	}
 	if keysFile, err := a.hasSingleKeysFile(after); err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func (a *Agent) planUpdate(ctx context.Context, before, after *target) (*hostUpd
 	if err != nil {
 		return nil, err
 	}
-	return newUpdate(before, after, drift, a.Capabilities), nil
+	return newUpdate(before, after, a.Clock.BootID(), drift, a.Capabilities), nil
 }
 
 // driftFrom returns how a host that Poolboot did not boot differs from a configuration.

@@ -100,6 +100,8 @@ type Agent struct {
 	offered   *evaluation
 	ready     readiness
 	units     unitWatch
+	// rebootNeed is what the operating system says about a reboot that it needs.
+	rebootNeed rebootWatch
 	// isDue is set if the host must be checked for differences, and seen is what Files.Look returned last.
 	isDue                              bool
 	seen                               uint64
@@ -181,6 +183,7 @@ func (a *Agent) Look(ctx context.Context) (changed bool) {
 			a.checkSoon()
 		}
 	}
+	changed = a.lookAtReboot() || changed
 	return a.lookAtUnits(ctx) || changed
 }
 
@@ -192,6 +195,7 @@ func (a *Agent) Look(ctx context.Context) (changed bool) {
 func (a *Agent) Step(ctx context.Context, node Node) (time.Duration, error) {
 	for {
 		node = a.carrying.newest(node)
+		a.recallReboot(node)
 		wait, err := a.advance(ctx, node)
 		if err != nil && !errors.Is(err, ErrReplaced) && ctx.Err() == nil {
 			a.report.problem = problemOf(err)

@@ -19,7 +19,7 @@ var _ = It("A forced update disables a unit by its new file before it is undone,
 		return t
 	}
 	enablement := func(force string, drift ...update.Drift) (states []string) {
-		u := newUpdate(newTarget("1", "", "a.target"), newTarget("2", force, "b.target"), drift, update.AllCapabilities)
+		u := newUpdate(newTarget("1", "", "a.target"), newTarget("2", force, "b.target"), "boot", drift, update.AllCapabilities)
 		for _, operation := range u.plan.Operations {
 			if operation.Kind == update.ChangeEnablement {
 				states = append(states, string(operation.Before.Enablement)+" -> "+string(operation.After.Enablement))

@@ -65,7 +65,7 @@ func (a *Agent) retryLeftOver(ctx context.Context, of string) error {
 	}
 	var left []leftEntry
 	timeLeft := undoTimeout
-	u := newUpdate(before, after, nil, a.Capabilities)
+	u := newUpdate(before, after, "", nil, a.Capabilities)
 	operations := u.plan.Operations
 	if !u.plan.IsPossible() || u.isAdoption() { // the current configuration can be a later one, and what differed is not known
 		operations = update.Operations(before.config, after.config)

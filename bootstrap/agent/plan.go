@@ -27,8 +27,9 @@ type hostUpdate struct {
 	stays func(name string) bool
 }
 
-// newUpdate plans an update. It is forced if the assignment says so, or if it is a repair.
-func newUpdate(before, after *target, drift []update.Drift, can update.Capabilities) *hostUpdate {
+// newUpdate plans an update that begins in a boot, "" for one that reboots only for changes. It is forced if the
+// assignment says so, or if it is a repair.
+func newUpdate(before, after *target, boot string, drift []update.Drift, can update.Capabilities) *hostUpdate {
 	u := &hostUpdate{before: before, after: after}
 	u.forced = before.revision == after.revision || u.isAdoption() || after.Force != "" && after.Force != before.Force
 	if u.isAdoption() {
@@ -39,7 +40,7 @@ func newUpdate(before, after *target, drift []update.Drift, can update.Capabilit
 		overwritten = drift
 	}
 	wanted := after.config
-	wanted.Restart = after.RestartSince(before.Assignment)
+	wanted.Restart = after.RestartSince(before.Assignment, boot)
 	u.plan = update.New(before.config, wanted, after.Policy, can, overwritten...)
 	u.drift = without(drift, func(d update.Drift) bool { return !u.forced && d.Kind != update.DriftOS })
 	found := before.config.AsFound(u.drift)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -138,5 +139,6 @@ func (a *Agent) loadUpdate() (*hostUpdate, error) {
 	if before.revision == after.revision {
 		return newRepair(after, a.journal.Drift, a.Capabilities), nil
 	}
-	return newUpdate(before, after, a.journal.Drift, a.Capabilities), nil
+	boot := cmp.Or(a.journal.FirstBoot, a.Clock.BootID()) // a plan stays the same after the reboot
+	return newUpdate(before, after, boot, a.journal.Drift, a.Capabilities), nil
 }

@@ -38,7 +38,7 @@ func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
 	}
 	u := newRepair(t, a.current.drift, a.Capabilities)
 	if len(u.drift) == 0 {
-		u = newUpdate(t, t, a.current.drift, a.Capabilities)
+		u = newUpdate(t, t, "", a.current.drift, a.Capabilities)
 	}
 	wait := a.repairWait()
 	switch {
@@ -82,7 +82,7 @@ func (a *Agent) repairWait() time.Duration {
 // stays as it is.
 func newRepair(t *target, drift []update.Drift, can update.Capabilities) *hostUpdate {
 	stays := disruptive(t)
-	u := newUpdate(t, t, without(drift, func(d update.Drift) bool {
+	u := newUpdate(t, t, "", without(drift, func(d update.Drift) bool {
 		return !d.IsPath() || stays(d.Name)
 	}), can)
 	u.stays = stays

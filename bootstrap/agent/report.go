@@ -100,6 +100,9 @@ func (a *Agent) annotations() map[string]string {
 	if a.current != nil {
 		annotations[agentv1.DriftAnnotation], annotations[agentv1.OutdatedDisksAnnotation] = a.report.drift, a.current.outdated
 	}
+	if a.rebootNeed.isKnown {
+		annotations[agentv1.RebootRequiredAnnotation] = a.rebootNeed.report(a.Clock.BootID())
+	}
 	if a.units.isKnown {
 		annotations[agentv1.FailingUnitsAnnotation] = a.units.report
 	}

@@ -46,6 +46,9 @@ type Assignment struct {
 	Force string `json:"force,omitempty"`
 	// Restart is the last restart that was requested for the hosts of the pool, or nil.
 	Restart *Restart `json:"restart,omitempty"`
+	// RebootFrom is the ID of the boot that the host is to leave, or left, because its operating system needed that. It is
+	// empty if there was none.
+	RebootFrom string `json:"rebootFrom,omitempty"`
 	// Staging is how the host downloads what the update to this assignment needs. It is nil without limit and images.
 	Staging *Staging `json:"staging,omitempty"`
 	// Agent is the agent that the host should run. It is nil while the manager has none to offer.
@@ -103,9 +106,12 @@ func (a *Assignment) ReadyDeadline() time.Duration {
 	return time.Duration(a.ReadyDeadlineSeconds) * time.Second
 }
 
-// RestartSince returns what a host restarts that changes to this assignment from another one. What was requested for the
-// hosts of a pool is not for one that comes to the pool later.
-func (a *Assignment) RestartSince(before Assignment) update.RestartKind {
+// RestartSince returns what a host restarts that changes in a boot to this assignment from another one. What was
+// requested for the hosts of a pool is not for one that comes to the pool later.
+func (a *Assignment) RestartSince(before Assignment, boot string) update.RestartKind {
+	if a.RebootFrom != "" && a.RebootFrom == boot && a.RebootFrom != before.RebootFrom {
+		return update.RestartKernel
+	}
 	if a.Restart == nil || a.Pool != before.Pool || before.Restart != nil && before.Restart.ID == a.Restart.ID {
 		return update.RestartNothing
 	}

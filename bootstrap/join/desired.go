@@ -14,6 +14,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/networkdata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
@@ -93,6 +94,7 @@ func Assignment(in Input) (assignment.Assignment, error) {
 		RebootMethod:         pool.RebootMethodOf(in.Pool),
 		Force:                in.Config.Annotations[bootstrapv1.ForceUpdateAnnotation],
 		Restart:              restartOf(in.Pool),
+		RebootFrom:           rebootFrom(in),
 		Staging:              stagingOf(in.Pool),
 		Agent:                &offered,
 	}, nil
@@ -117,6 +119,14 @@ func restartOf(p *poolv1.MachineConfigPool) *assignment.Restart {
 		return nil
 	}
 	return &assignment.Restart{ID: p.Spec.Updates.Restart.ID, Kind: pool.RestartKindOf(p)}
+}
+
+// rebootFrom returns the boot that the host is to leave, or left, because its operating system needed that, or "".
+func rebootFrom(in Input) string {
+	if !in.Pool.Spec.Updates.RebootsIfRequired() {
+		return ""
+	}
+	return record.RebootRequestOf(in.Config).Boot
 }
 
 // stagingOf returns how the hosts of a pool download what an update needs, or nil without limit and images.

@@ -165,6 +165,14 @@ var _ = Describe("The assignment of a host", func() {
 		Expect(a.Force).To(Equal("again"))
 	})
 
+	It("contains the boot that the host is to leave only if its pool reboots such hosts", func() {
+		in := newInput(bootstrapv1.JoinTypeKubelet)
+		in.Config.Annotations[bootstrapv1.RebootFromAnnotation] = "b-1 2026-12-01T00:00:00Z"
+		Expect(assignmentOf(in).RebootFrom).To(BeEmpty())
+		in.Pool.Spec.Updates.RebootRequiredPolicy = poolv1.RebootRequiredReboot
+		Expect(assignmentOf(in).RebootFrom).To(Equal("b-1"))
+	})
+
 	It("contains the pool, and the last restart that was requested for its hosts", func() {
 		in := newInput(bootstrapv1.JoinTypeKubelet)
 		Expect(assignmentOf(in)).To(And(HaveField("Pool", "infra"), HaveField("Restart", BeNil())))

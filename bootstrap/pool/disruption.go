@@ -13,6 +13,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -46,9 +47,14 @@ func RestartKindOf(p *poolv1.MachineConfigPool) update.RestartKind {
 	return update.RestartHost
 }
 
-// RestartOf returns what a running host of a pool restarts because it was requested, and the host was not told so yet.
-// isMoved is true for a host that runs the configuration of another pool: it does not restart.
+// RestartOf returns what a running host of a pool restarts because it was requested, and the host was not told so yet,
+// or has not rebooted yet. isMoved is true for a host that runs the configuration of another pool: what was requested
+// for all hosts of the pool is not for it.
 func RestartOf(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig, isMoved bool) update.RestartKind {
+	required := config.Status.Update.RebootRequired.BootID
+	if p.Spec.Updates.RebootsIfRequired() && required != "" && record.RebootRequestOf(config).Boot == required {
+		return update.RestartKernel
+	}
 	if isMoved || config.Status.Update.Restart == p.Spec.Updates.Restart.ID {
 		return update.RestartNothing
 	}

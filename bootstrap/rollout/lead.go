@@ -54,7 +54,10 @@ func NextOf(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig, run
 	if name := p.Status.Configuration.Name; name != runs {
 		return name
 	}
-	if pool.RestartOf(p, config, false) != update.RestartNothing {
+	switch pool.RestartOf(p, config, false) {
+	case update.RestartKernel:
+		return "reboot, which its operating system needs"
+	case update.RestartHost, update.RestartKubelet:
 		return "restart (spec.updates.restart.id " + p.Spec.Updates.Restart.ID + ")"
 	}
 	return "other settings of MachineConfigPool " + p.Name

@@ -42,6 +42,8 @@ type Report struct {
 	Reason, Drift string
 	// OutdatedDisks are what of the configuration the host does not have because it keeps its disks.
 	OutdatedDisks []string
+	// RebootRequired says that the operating system needs a reboot. It is empty if it needs none.
+	RebootRequired bootstrapv1.RebootRequired
 	// Unsupported are the kinds of changes for which the host has no program.
 	Unsupported []string
 	// Silence is why the agent does not run while the kubelet does, or "". An agent that does not say whether it runs,
@@ -100,6 +102,7 @@ func ReportOf(node *corev1.Node) Report {
 			r.OutdatedDisks = append(r.OutdatedDisks, item)
 		}
 	}
+	r.RebootRequired = rebootRequiredOf(node)
 	r.Silence = r.silenceOf(node)
 	if about, problem, _ := strings.Cut(node.Annotations[agentv1.StagingAnnotation], " "); IsRevision(about) {
 		r.Staging, r.StagingProblem = about, Clean(problem, agentv1.MaxReason)

@@ -23,6 +23,7 @@ const (
 	alwaysReboots = "it always requires a reboot"
 	onlyKeys      = "only SSH keys and passwords have a policy"
 	isRequested   = "it was requested"
+	needsReboot   = "the operating system says that it needs this"
 )
 
 // findChanges returns the entries that differ, with their actions: a restart that was requested, what always requires a
@@ -35,7 +36,11 @@ func findChanges(before, after Config, policy Policy, onHost differing) (changes
 		changes = append(changes, Difference{Item: entry, Actions: because.Actions, Reason: because.Reason})
 	}
 	if after.Restart != RestartNothing {
-		add(KindRestart, "", Rule{Actions: after.Restart.actions(), Reason: isRequested})
+		kind, why := KindRestart, isRequested
+		if after.Restart == RestartKernel {
+			kind, why = KindOSReboot, needsReboot
+		}
+		add(kind, "", Rule{Actions: after.Restart.actions(), Reason: why})
 	}
 	for _, field := range []struct {
 		kind    Kind

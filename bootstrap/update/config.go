@@ -26,6 +26,8 @@ const (
 	RestartKubelet RestartKind = "Kubelet"
 	// RestartHost drains the Node and reboots the host.
 	RestartHost RestartKind = "Reboot"
+	// RestartKernel does the same, and not by a method that keeps the kernel.
+	RestartKernel RestartKind = "RebootWithKernel"
 )
 
 // actions returns what the host does.

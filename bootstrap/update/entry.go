@@ -19,6 +19,7 @@ type Kind string
 // Kinds of entries, in the order of a plan. Entries of the kinds before KindFile have no name.
 const (
 	KindRestart                 Kind = "restart"
+	KindOSReboot                Kind = "reboot of the operating system"
 	KindFIPS                    Kind = "fips"
 	KindKernelArguments         Kind = "kernelArguments"
 	KindExtensions              Kind = "extensions"

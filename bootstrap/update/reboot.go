@@ -27,6 +27,9 @@ var kernelPaths = []string{
 
 // WhyFullReboot returns why a host can't reboot by a method after the operations of the plan, "" if it can.
 func (p *Plan) WhyFullReboot(method RebootMethod) string {
+	if method == SoftReboot && slices.ContainsFunc(p.Changes, func(c Difference) bool { return c.Kind == KindOSReboot }) {
+		return "the operating system needs to boot its kernel"
+	}
 	for _, operation := range p.Operations {
 		switch kind := operation.Kind; {
 		case method == FullReboot:

@@ -43,8 +43,6 @@ type machineState struct {
 	unavailable bootstrapv1.UnavailableReason
 	// can is what the programs of the running host can change.
 	can update.Capabilities
-	// restart is the ID of the last restart that the running host was told.
-	restart string
 	// retrying is true if the update of the running host fails, and is retried.
 	retrying bool
 	// silent is true if the agent of the running host does not answer, or not in a way that the manager understands.
@@ -55,6 +53,8 @@ type machineState struct {
 	agentless bool
 	// outdatedDisks is true if the running host keeps other disks than those of its configuration.
 	outdatedDisks bool
+	// needsReboot is true if the operating system of the running host needs a reboot.
+	needsReboot bool
 	// free is true for a BareMetalHost without a Machine that has its user data and no image yet.
 	free bool
 }
@@ -65,7 +65,6 @@ func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 		name: record.HostName(c), cluster: record.ClusterName(c), pool: c.Status.PoolRole, configuration: c.Status.Boot.ServedConfiguration.Name,
 		joined: record.IsBootComplete(c), inPool: inPool, follows: c.Status.Update.DesiredRevision != "",
 		unavailable: c.Status.Update.UnavailableReason, can: update.CapabilitiesWithout(c.Status.Update.UnsupportedChanges...),
-		restart: c.Status.Update.Restart,
 	}
 	if c := outlook.FindNeedsPerson(c); c != nil {
 		state.problem = c.Message
@@ -82,6 +81,7 @@ func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 	state.unitsFail = updated != nil && updated.Reason == bootstrapv1.UnitsFailingReason
 	state.agentless = state.joined && updated != nil && updated.Reason == bootstrapv1.NoAgentReason
 	state.outdatedDisks = state.joined && len(c.Status.Update.OutdatedDisks) > 0
+	state.needsReboot = state.joined && c.Status.Update.RebootRequired.BootID != ""
 	state.free = !state.joined && state.problem == "" && isFree(c)
 	return state
 }
@@ -94,17 +94,17 @@ func isFree(c *bootstrapv1.PoolbootConfig) bool {
 		!meta.IsStatusConditionFalse(c.Status.Conditions, bootstrapv1.UserDataSetCondition)
 }
 
-// runs is what the effect of an update on a host depends on: the rendered config that it runs, its programs, and the
-// last restart that it was told.
+// runs is what the effect of an update on a host depends on: the rendered config that it runs, its programs, and what it
+// restarts because that was requested.
 type runs struct {
 	configuration string
 	can           update.Capabilities
-	restart       string
+	restart       update.RestartKind
 }
 
 // counts is the state of the pool's hosts, by their names in messages.
 type counts struct {
-	total, updated, ready, agentless, outdatedDisks int32
+	total, updated, ready, agentless, outdatedDisks, needReboot int32
 	// joined are the hosts that rollouts count. notReplaced are those that are missing to the capacity of the pool.
 	joined, notReplaced int32
 	// names are those of the PoolbootConfigs of the joined hosts.
@@ -156,15 +156,18 @@ func (s *scope) countMachines() (n counts) {
 		if state.outdatedDisks {
 			n.outdatedDisks++
 		}
+		if state.needsReboot {
+			n.needReboot++
+		}
 		isFailing := false
-		isCurrent, requested := pool.HasSameContent(state.configuration, target), s.pool.Spec.Updates.Restart
-		restarts := requested.IsRequested() && requested.ID != state.restart // it was not told so yet
+		isCurrent := pool.HasSameContent(state.configuration, target)
+		restart := pool.RestartOf(s.pool, &s.machines[i], false)
 		switch {
 		case !state.joined:
 			n.booting = append(n.booting, name)
-		case state.follows && (!isCurrent || state.changing || restarts):
-			if !isCurrent || restarts {
-				is := runs{state.configuration, state.can, state.restart}
+		case state.follows && (!isCurrent || state.changing || restart != update.RestartNothing):
+			if !isCurrent || restart != update.RestartNothing {
+				is := runs{state.configuration, state.can, restart}
 				n.running[is] = append(n.running[is], name)
 			}
 			// What failed with an earlier config says nothing about the one that the pool hands out now.

@@ -34,6 +34,7 @@ func (s *scope) setStatus() {
 	status.UnavailableHostCount = ptr.To(int32(n.unavailable()))
 	status.DegradedHostCount = ptr.To(int32(len(n.degraded)))
 	status.AgentlessHostCount, status.OutdatedDisksHostCount = &n.agentless, &n.outdatedDisks
+	status.RebootRequiredHostCount = &n.needReboot
 	s.setRollout(n, metav1.Now())
 	s.setPrediction(n)
 	s.setUpdated(n)
@@ -260,9 +261,9 @@ func (s *scope) predict(from runs, to string) update.Effect {
 		return unknownEffect
 	}
 	parent, _ := pool.ParentOf(s.pool, s.pools)
-	isMoved, restart := renderedFor(before) != s.pool.Name, update.RestartNothing
-	if !isMoved && from.restart != s.pool.Spec.Updates.Restart.ID {
-		restart = pool.RestartKindOf(s.pool)
+	isMoved, restart := renderedFor(before) != s.pool.Name, from.restart
+	if isMoved && restart != update.RestartKernel { // what was requested for all hosts of the pool is not for it
+		restart = update.RestartNothing
 	}
 	plan, err := pool.PlanUpdate(s.pool, parent, before.Spec, after.Spec, isMoved, restart, from.can)
 	if err != nil {

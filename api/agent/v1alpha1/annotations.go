@@ -80,6 +80,10 @@ const (
 	// space, and what systemd says about it. It is absent if there is none. It has no lines of logs: these can have
 	// secrets, and stay on the host.
 	FailingUnitsAnnotation = "poolboot.io/failing-units"
+	// RebootRequiredAnnotation says that the operating system of the host needs a reboot: the ID of the boot in which the
+	// agent runs, then a space and RebootRequiredAtBoot if it has needed the reboot since the beginning of this boot, and
+	// a line for each of the first packages because of which it does. It is absent if no reboot is needed.
+	RebootRequiredAnnotation = "poolboot.io/reboot-required"
 	// AgentAnnotation is the version of the agent.
 	AgentAnnotation = "poolboot.io/agent-version"
 	// UnsupportedAnnotation has the kinds of changes for which the host has no program, and the reboot methods that it
@@ -95,6 +99,9 @@ const (
 // is as it was found.
 const AsFoundConfig = "as-found"
 
+// RebootRequiredAtBoot is in RebootRequiredAnnotation if the host has needed the reboot since the first 10 minutes of its boot.
+const RebootRequiredAtBoot = "AtBoot"
+
 // AgentStopped is the value of BootAnnotation after the agent has stopped, also if it was killed.
 const AgentStopped = "stopped"
 
@@ -103,7 +110,7 @@ const AgentStopped = "stopped"
 const ReportVersion = 1
 
 // Reports are the annotations that agents write, with the client certificates of their kubelets.
-var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, UndoingAnnotation, StagingAnnotation, PreviewAnnotation, DriftAnnotation, OutdatedDisksAnnotation, FailingUnitsAnnotation, AgentAnnotation, UnsupportedAnnotation, BootAnnotation}
+var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, UndoingAnnotation, StagingAnnotation, PreviewAnnotation, DriftAnnotation, OutdatedDisksAnnotation, FailingUnitsAnnotation, RebootRequiredAnnotation, AgentAnnotation, UnsupportedAnnotation, BootAnnotation}
 
 // CertificateNotAccepted begins the part of ReasonAnnotation that says why the config server does not accept the
 // client certificate of the kubelet.

@@ -110,6 +110,10 @@ const (
 // ForceUpdateAnnotation is on a PoolbootConfig. When its value changes, the host applies its configuration again.
 const ForceUpdateAnnotation = "poolboot.io/force-update"
 
+// RebootFromAnnotation is on a PoolbootConfig: the ID of the boot that the host is to leave, or left last, because its
+// operating system needed that, a space, and when the manager decided it (RFC 3339).
+const RebootFromAnnotation = "poolboot.io/reboot-from"
+
 const (
 	// FirmwareRebootAnnotation is on a BareMetalHost and names the update for which the manager requested last that
 	// Metal3 reboots the host, because that applies firmware settings or updates: the id of its slot and its revision,

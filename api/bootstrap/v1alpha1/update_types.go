@@ -108,6 +108,11 @@ type UpdateStatus struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	OutdatedDisks []string `json:"outdatedDisks,omitempty"`
 
+	// rebootRequired says that the operating system of the host needs a reboot, as its agent reports it: the file
+	// /run/reboot-required exists. It is absent if it needs none.
+	// +optional
+	RebootRequired RebootRequired `json:"rebootRequired,omitempty,omitzero"`
+
 	// history are the last updates of the running host, in the order in which they began.
 	// +optional
 	// +listType=atomic
@@ -119,6 +124,44 @@ type UpdateStatus struct {
 	// +optional
 	RegisteredTime *metav1.MicroTime `json:"registeredTime,omitempty"`
 }
+
+// RebootRequired says that the operating system of a host needs a reboot.
+type RebootRequired struct {
+	// bootID is the boot in which the host needs it, as in status.nodeInfo.bootID of the Node.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	BootID string `json:"bootID,omitempty"`
+
+	// since is when the host began to need it: AtBoot in the first 10 minutes of this boot, Later after that. A host that was
+	// rebooted for this, and needs it AtBoot again, is not rebooted for it again.
+	// +required
+	Since RebootRequiredSince `json:"since,omitempty"`
+
+	// packages are the first packages because of which it needs it, as in /run/reboot-required.pkgs.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=128
+	Packages []string `json:"packages,omitempty"`
+}
+
+// RebootRequiredSince is when a host began to need a reboot.
+//
+// +kubebuilder:validation:Enum=AtBoot;Later
+type RebootRequiredSince string
+
+const (
+	// RebootRequiredAtBoot is the first 10 minutes of the boot.
+	RebootRequiredAtBoot RebootRequiredSince = "AtBoot"
+	// RebootRequiredLater is a later time of the boot.
+	RebootRequiredLater RebootRequiredSince = "Later"
+)
+
+// MaxRebootPackages is the maximum number of status.update.rebootRequired.packages.
+const MaxRebootPackages = 16
 
 // Limits of status.update.outdatedDisks.
 const (

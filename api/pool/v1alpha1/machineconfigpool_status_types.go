@@ -115,6 +115,11 @@ type MachineConfigPoolStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	OutdatedDisksHostCount *int32 `json:"outdatedDisksHostCount,omitempty"`
 
+	// rebootRequiredHostCount is the number of the pool's running hosts whose operating systems need a reboot.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RebootRequiredHostCount *int32 `json:"rebootRequiredHostCount,omitempty"`
+
 	// capacityHostCount is the number of hosts that the pool has when all are available: those that have joined,
 	// and those that are gone and whose replacements have not joined. A Machine that is gone and not replaced
 	// within a minute is left out, and so is one that boots in addition to the others.

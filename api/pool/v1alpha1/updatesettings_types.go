@@ -106,6 +106,13 @@ type UpdateSettings struct {
 	// +optional
 	Restart RestartRequest `json:"restart,omitempty,omitzero"`
 
+	// rebootRequiredPolicy is what happens if the operating system of a host needs a reboot, which Debian and Ubuntu say
+	// with the file /run/reboot-required. Report shows it in status.update.rebootRequired of the PoolbootConfig. Reboot
+	// also reboots the host, as an update under all limits, at most once a day. If the host needs it again at the next
+	// boot, it is only reported. Defaults to Report.
+	// +optional
+	RebootRequiredPolicy RebootRequiredPolicy `json:"rebootRequiredPolicy,omitempty"`
+
 	// staging is how hosts download what their next update needs, while they wait for it.
 	// +optional
 	Staging StagingSettings `json:"staging,omitempty,omitzero"`
@@ -138,6 +145,18 @@ const (
 	RestartReboot RestartKind = "Reboot"
 	// RestartKubelet restarts the kubelet.
 	RestartKubelet RestartKind = "Kubelet"
+)
+
+// RebootRequiredPolicy is what happens if the operating system of a host needs a reboot.
+//
+// +kubebuilder:validation:Enum=Report;Reboot
+type RebootRequiredPolicy string
+
+const (
+	// RebootRequiredReport only reports it.
+	RebootRequiredReport RebootRequiredPolicy = "Report"
+	// RebootRequiredReboot also reboots the host.
+	RebootRequiredReboot RebootRequiredPolicy = "Reboot"
 )
 
 // IsRequested reports whether a restart was requested.
@@ -259,3 +278,8 @@ func (s *UpdateSettings) RepairsDrift() bool { return s.DriftPolicy == DriftRepa
 
 // ForcesDrain reports whether hosts are updated although their Nodes are not drained in time.
 func (s *UpdateSettings) ForcesDrain() bool { return s.DrainTimeoutPolicy == DrainTimeoutForce }
+
+// RebootsIfRequired reports whether a host is rebooted if its operating system needs that.
+func (s *UpdateSettings) RebootsIfRequired() bool {
+	return s.RebootRequiredPolicy == RebootRequiredReboot
+}

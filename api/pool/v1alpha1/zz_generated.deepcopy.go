@@ -527,6 +527,11 @@ func (in *MachineConfigPoolStatus) DeepCopyInto(out *MachineConfigPoolStatus) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.RebootRequiredHostCount != nil {
+		in, out := &in.RebootRequiredHostCount, &out.RebootRequiredHostCount
+		*out = new(int32)
+		**out = **in
+	}
 	in.Rollout.DeepCopyInto(&out.Rollout)
 	in.Prediction.DeepCopyInto(&out.Prediction)
 	if in.Slots != nil {

@@ -146,7 +146,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	if record.IsPreview(h.Config) {
 		return isNot(bootstrapv1.AdoptionPreviewReason, "Node %s is as it was found. %s", h.Node.Name, h.preview())
 	}
-	return newUpdated(metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "%s%s%s", says(runs), h.disks(o), h.missing())
+	return newUpdated(metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "%s%s%s%s", says(runs), h.disks(o), h.missing(), sentence(rollout.DescribeRebootRequired(h.Config, o.in.pool, o.now)))
 }
 
 // preview says what the pool of an adopted host that is as it was found would change on it.

@@ -62,6 +62,7 @@ func (h *host) observe(now time.Time) {
 		return
 	}
 	update.AgentVersion, update.UnsupportedChanges, update.OutdatedDisks = h.Report.Version, h.Report.Unsupported, h.Report.OutdatedDisks
+	update.RebootRequired = h.Report.RebootRequired
 	if h.Report.Current != "" {
 		update.RunningRevision = h.Report.Current
 	}

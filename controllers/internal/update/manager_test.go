@@ -16,6 +16,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
@@ -58,6 +59,9 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 		document := newDocument(h.Config, in.pool.Status.Configuration.Name, w.force)
 		if restart := in.pool.Spec.Updates.Restart; restart.IsRequested() {
 			document = fmt.Appendf(document[:len(document)-1], `,"restart":{"id":%q,"kind":%q}}`, restart.ID, restart.Kind)
+		}
+		if boot := record.RebootRequestOf(h.Config).Boot; boot != "" && in.pool.Spec.Updates.RebootsIfRequired() {
+			document = fmt.Appendf(document[:len(document)-1], `,"rebootFrom":%q}`, boot)
 		}
 		return document, nil
 	}

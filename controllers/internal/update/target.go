@@ -265,7 +265,11 @@ func (r *Updates) predicted(ctx context.Context, h *host, in poolContext) update
 	}
 	parent, _ := pool.ParentOf(in.pool, in.pools)
 	var effects []update.Effect
-	for _, restart := range []update.RestartKind{update.RestartNothing, pool.RestartKindOf(in.pool)} { // whether it was told before is not known any more
+	restarts := []update.RestartKind{update.RestartNothing, pool.RestartKindOf(in.pool)} // whether it was told before is not known any more
+	if in.pool.Spec.Updates.RebootsIfRequired() {
+		restarts = append(restarts, update.RestartKernel)
+	}
+	for _, restart := range restarts {
 		plan, err := pool.PlanUpdate(in.pool, parent, specs[0], specs[1], isMoved, restart, update.CapabilitiesWithout(h.Config.Status.Update.UnsupportedChanges...))
 		if err != nil {
 			ctrl.LoggerFrom(ctx).V(2).Info("The effect of an update can't be predicted", "error", err.Error())

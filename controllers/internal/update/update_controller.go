@@ -157,10 +157,16 @@ func (r *Updates) registerAssignFollow(ctx context.Context, h *host, in poolCont
 			return ctrl.Result{}, err
 		}
 	}
+	untilReboot, err := r.requestReboot(ctx, h, in)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	if err := r.assign(ctx, h, in); err != nil {
 		return ctrl.Result{}, err
 	}
-	return r.follow(ctx, h, in)
+	result, err := r.follow(ctx, h, in)
+	result.RequeueAfter = earlier(result.RequeueAfter, untilReboot)
+	return result, err
 }
 
 func (r *Updates) now() time.Time {
