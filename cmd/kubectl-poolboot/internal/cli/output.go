@@ -60,6 +60,9 @@ func (o *Output) AddTableFlag(cmd *cobra.Command, further ...string) {
 // list returns the formats as text.
 func (o *Output) list() string {
 	last := len(o.formats) - 1
+	if last == 0 {
+		return o.formats[0]
+	}
 	return strings.Join(o.formats[:last], ", ") + " or " + o.formats[last]
 }
 

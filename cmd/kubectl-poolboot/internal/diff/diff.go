@@ -30,6 +30,7 @@ type options struct {
 	connection input.Connection
 	files      input.Files
 	cluster    string
+	output     cli.Output
 	// node is the Node of an adopted host that is compared instead of files.
 	node string
 }
@@ -59,14 +60,19 @@ Objects in files are merged with those in the cluster as kubectl apply merges th
 With --node, show what the pool of a host that was adopted and is as it was found would change on it, as its agent
 reports it: paths, units, accounts and kernel arguments with how they differ, and the strongest effect on the host.
 
-A pool that can't be rendered whatever the files have is noted, and not compared.
+A pool that can't be rendered whatever the files have is noted, and not compared. With -o markdown, the output is a
+comment for a merge request, in which nothing of the files and clusters is markup.
 
-Exit codes: 0 without a difference, 1 with one, 2 for an error, also of a single pool with the files.`,
+Exit codes, as those of kubectl diff: 0 without a difference, 1 with one, 2 for an error, also of a single pool with the
+files.`,
 		Example: `  # What would this MachineConfig change?
   kubectl poolboot diff -f machineconfigs/51-infra.yaml
 
   # For one cluster only
   kubectl poolboot diff -f machineconfigs -n edge --cluster infra-1
+
+  # A comment for a merge request
+  kubectl poolboot diff -f machineconfigs -o markdown > comment.md
 
   # What would the pool of an adopted host change on it?
   kubectl poolboot diff --node edge-7 -n metal
@@ -88,7 +94,9 @@ Exit codes: 0 without a difference, 1 with one, 2 for an error, also of a single
 	o.files.AddFlag(cmd, "filename", "f", "Poolboot's MachineConfigPools and MachineConfigs")
 	cmd.Flags().StringVar(&o.node, "node", "", "name of the Node of an adopted host that is as it was found")
 	cmd.MarkFlagsOneRequired("filename", "node")
+	o.output.AddFlag(cmd, "text", formatMarkdown)
 	cmd.MarkFlagsMutuallyExclusive("filename", "node")
+	cmd.MarkFlagsMutuallyExclusive("output", "node")
 	cli.AddCompletion(cmd, "node", input.CompleteFromCluster(to, input.AdoptedNodes))
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "Cluster of the pools, as NAME or NAMESPACE/NAME")
 	input.AddConnectionFlags(cmd, to)
@@ -116,9 +124,16 @@ func (o *options) run(ctx context.Context, args []string) error {
 		if i > 0 {
 			fmt.Fprintln(o.streams.Out)
 		}
-		if err := difference.print(o.streams.Out); err != nil {
+		print := difference.print
+		if o.output.Format == formatMarkdown {
+			print = difference.printMarkdown
+		}
+		if err := print(o.streams.Out); err != nil {
 			return err
 		}
+	}
+	if err == nil && len(differences) == 0 && o.output.Format == formatMarkdown {
+		fmt.Fprintln(o.streams.Out, "No pool changes.")
 	}
 	if err == nil && len(differences) > 0 {
 		return errDifferent

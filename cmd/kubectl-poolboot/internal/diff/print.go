@@ -21,42 +21,18 @@ import (
 // print prints the difference as text: the pool, its Machines, and the changes.
 func (d difference) print(to io.Writer) error {
 	out := &strings.Builder{}
-	fmt.Fprintf(out, "MachineConfigPool %s/%s (Cluster %s)\n", d.pool.Namespace, d.pool.Name, d.pool.Spec.ClusterName)
-	before := cmp.Or(d.before, "nothing")
-	if d.isNew {
-		before = "new, compared with " + before
-	}
-	config, rebootReason := before+" -> "+d.after, d.plan.DescribeReboot(update.Rebooting{Method: pool.RebootMethodOf(&d.pool), Can: d.can})
-	isSame := d.before == d.after
-	if isSame {
-		config = d.after + ", unchanged"
-	}
-	switch {
-	case d.restartsKubelet:
-		rebootReason += " (its flags have the labels and taints of the pool)"
-	case isSame && d.plan.Effect() == update.EffectNone:
-		rebootReason = "no: the config is the same"
-	}
+	config, reboot := d.summarize()
+	out.WriteString(d.title() + "\n")
 	out.WriteString(cli.Paragraph("  config:   ", config))
 	if d.pool.Spec.IsPaused() {
-		out.WriteString("  paused:   yes: the config is rendered, and handed out after the pause\n")
+		out.WriteString("  paused:   " + isPaused + "\n")
 	}
-	switch {
-	case d.isNew && d.before == "":
-		rebootReason = "no: the pool has no hosts"
-	case d.isNew && d.plan.Effect() == update.EffectReboot:
-		rebootReason += " (on hosts that move here from worker)"
-	}
-	out.WriteString(cli.Paragraph("  reboot:   ", rebootReason))
+	out.WriteString(cli.Paragraph("  reboot:   ", reboot))
 	for _, obstacle := range d.plan.Obstacles {
 		out.WriteString(cli.Paragraph("    ", obstacle.String()))
 	}
-	if items := d.plan.Outdated; len(items) > 0 {
-		names := make([]string, len(items))
-		for i, item := range items {
-			names[i] = item.String()
-		}
-		out.WriteString(cli.Paragraph("  disks:    ", fmt.Sprintf("running hosts (%d) keep %s", len(d.effects), update.DescribeOutdated(names))))
+	if disks := d.describeDisks(); disks != "" {
+		out.WriteString(cli.Paragraph("  disks:    ", disks))
 	}
 	fmt.Fprintf(out, "  machines: %d\n", len(d.machines))
 	for _, machine := range d.machines {
@@ -66,7 +42,59 @@ func (d difference) print(to io.Writer) error {
 		}
 		out.WriteString(cli.Paragraph("    ", line))
 	}
-	if len(d.changes) == 0 && !isSame {
+	d.printChanges(out)
+	_, err := io.WriteString(to, out.String())
+	return err
+}
+
+// isPaused is what a pause does to a config.
+const isPaused = "yes: the config is rendered, and handed out after the pause"
+
+func (d difference) title() string {
+	return fmt.Sprintf("MachineConfigPool %s/%s (Cluster %s)", d.pool.Namespace, d.pool.Name, d.pool.Spec.ClusterName)
+}
+
+// summarize returns how the rendered config changes, and whether hosts reboot.
+func (d difference) summarize() (config, reboot string) {
+	before := cmp.Or(d.before, "nothing")
+	if d.isNew {
+		before = "new, compared with " + before
+	}
+	config, reboot = before+" -> "+d.after, d.plan.DescribeReboot(update.Rebooting{Method: pool.RebootMethodOf(&d.pool), Can: d.can})
+	isSame := d.before == d.after
+	if isSame {
+		config = d.after + ", unchanged"
+	}
+	switch {
+	case d.restartsKubelet:
+		reboot += " (its flags have the labels and taints of the pool)"
+	case isSame && d.plan.Effect() == update.EffectNone:
+		reboot = "no: the config is the same"
+	}
+	switch {
+	case d.isNew && d.before == "":
+		reboot = "no: the pool has no hosts"
+	case d.isNew && d.plan.Effect() == update.EffectReboot:
+		reboot += " (on hosts that move here from worker)"
+	}
+	return config, reboot
+}
+
+// describeDisks returns which disks running hosts keep, or "".
+func (d difference) describeDisks() string {
+	var names []string
+	for _, item := range d.plan.Outdated {
+		names = append(names, item.String())
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("running hosts (%d) keep %s", len(d.effects), update.DescribeOutdated(names))
+}
+
+// printChanges prints what changes in the config and the spec of the pool, and on existing Nodes.
+func (d difference) printChanges(out *strings.Builder) {
+	if len(d.changes) == 0 && d.before != d.after {
 		out.WriteString("  no change: only the notation or the name differs\n")
 	}
 	own := 0
@@ -100,8 +128,6 @@ func (d difference) print(to io.Writer) error {
 			}
 		}
 	}
-	_, err := io.WriteString(to, out.String())
-	return err
 }
 
 // describeMachine returns the names of a Machine and its Node.
