@@ -68,12 +68,17 @@ func FollowSlots(ctx context.Context, c client.Client, live client.Reader, clust
 	return HoldOthers(ctx, c, machines, away...)
 }
 
-// HoldOthers adds the hook to all Machines but that of the host that is away, and removes it if no other host is.
+// HoldOthers adds the hook to all Machines but that of the host that is away, and removes it if no other host is. A
+// Machine that is being deleted gets none: it was let go, or its deletion began before the host had a slot.
 func HoldOthers(ctx context.Context, c client.Client, machines []clusterv1.Machine, away ...*bootstrapv1.PoolbootConfig) error {
 	for i := range machines {
 		machine := &machines[i]
 		isOther := func(config *bootstrapv1.PoolbootConfig) bool { return record.MachineName(config) != machine.Name }
-		if err := set(ctx, c, machine, slices.ContainsFunc(away, isOther)); err != nil {
+		isHeld := slices.ContainsFunc(away, isOther)
+		if isHeld && !machine.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err := set(ctx, c, machine, isHeld); err != nil {
 			return err
 		}
 	}

@@ -107,3 +107,24 @@ func (r *Updates) heldDeletions(ctx context.Context, h *host, in poolContext) (n
 	}
 	return names, drainRetry, err
 }
+
+// letDeletedGo removes the hook of other Machines that are being deleted, while a host waits for the end of its drain:
+// it is not away yet, and must not go away while Cluster API deletes another Machine. Otherwise each would wait for the
+// other one. Its drain starts again first: a manager that has looked at the Machines before can't end it any more,
+// because that write is locked to an earlier version of the Node.
+func (r *Updates) letDeletedGo(ctx context.Context, h *host, d drainer) error {
+	machines, err := drainhook.Machines(ctx, r.APIReader, client.ObjectKeyFromObject(d.cluster))
+	if err != nil {
+		return err
+	}
+	machines = slices.DeleteFunc(machines, func(machine clusterv1.Machine) bool {
+		return machine.DeletionTimestamp.IsZero() || !drainhook.Is(&machine)
+	})
+	if len(machines) == 0 {
+		return nil
+	}
+	if err := d.restart(ctx, h); err != nil {
+		return err
+	}
+	return drainhook.HoldOthers(ctx, r.Client, machines)
+}

@@ -97,6 +97,25 @@ func (w *world) setMember(ctx context.Context, i int, status corev1.ConditionSta
 	Expect(w.workload.Status().Update(ctx, pod)).To(Succeed())
 }
 
+// beginDeletion deletes the Machine of a host, as Cluster API does. It exists until endDeletion, which deletes the Node
+// and the PoolbootConfig too.
+func (w *world) beginDeletion(ctx context.Context, i int) {
+	GinkgoHelper()
+	machine := w.machine(ctx, i)
+	machine.Finalizers = []string{clusterv1.MachineFinalizer}
+	Expect(w.management.Update(ctx, machine)).To(Succeed())
+	Expect(w.management.Delete(ctx, machine)).To(Succeed())
+}
+
+func (w *world) endDeletion(ctx context.Context, i int) {
+	GinkgoHelper()
+	Expect(w.workload.Delete(ctx, w.node(ctx, i))).To(Succeed())
+	Expect(w.management.Delete(ctx, w.config(ctx, i))).To(Succeed())
+	machine := w.machine(ctx, i)
+	machine.Finalizers = nil
+	Expect(w.management.Update(ctx, machine)).To(Succeed())
+}
+
 // held returns the indexes of the hosts whose Machines Cluster API does not drain.
 func (w *world) held(ctx context.Context) (held []int) {
 	GinkgoHelper()
@@ -192,9 +211,7 @@ var _ = Describe("The pool of a control plane", func() {
 		w.render(ctx, "rendered-worker-2")
 		w.afterWrite = func() {
 			if machine := w.machine(ctx, 2); machine.DeletionTimestamp.IsZero() && drainhook.Is(machine) {
-				machine.Finalizers = []string{"machine.cluster.x-k8s.io"}
-				Expect(w.management.Update(ctx, machine)).To(Succeed())
-				Expect(w.management.Delete(ctx, machine)).To(Succeed())
+				w.beginDeletion(ctx, 2)
 			}
 		}
 		w.settle(ctx)
@@ -292,6 +309,55 @@ var _ = Describe("The pool of a control plane", func() {
 		w.isOff.Delete(hostName(2))
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Annotations).To(HaveKey(agentv1.DrainedAnnotation))
+	})
+
+	It("lets Cluster API delete another Machine before the drain of a host ends, and none after it", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 5)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.held(ctx)).To(Equal([]int{1, 2, 3, 4}))
+		w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+		w.beginDeletion(ctx, 4)
+		w.settle(ctx)
+		Expect(w.held(ctx)).To(Equal([]int{1, 2, 3}))
+		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
+		Expect(w.updated(ctx, 0).Message).To(ContainSubstring("Machine host-4 is being deleted"))
+
+		w.endDeletion(ctx, 4)
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(HaveKey(agentv1.DrainedAnnotation))
+		w.beginDeletion(ctx, 3)
+		w.settle(ctx)
+		Expect(w.held(ctx)).To(Equal([]int{1, 2, 3}))
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(w.held(ctx)).To(BeEmpty())
+		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeFalse())
+	})
+
+	It("ends no drain that another manager has started again, because it lets a deleted Machine go", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 5)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+		other, hasLooked, clusters := w.newManager(w.Write), false, w.reconciler.ClusterCache.(*controllertest.ClusterCache)
+		live, err := clusters.GetUncachedClient(ctx, clusterKey)
+		Expect(err).NotTo(HaveOccurred())
+		clusters.Live = interceptor.NewClient(live.(client.WithWatch), interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				if !hasLooked && metav1.HasAnnotation(metav1.ObjectMeta{Annotations: object.GetAnnotations()}, agentv1.DrainedAnnotation) {
+					hasLooked = true
+					w.beginDeletion(ctx, 2)
+					w.passed += drainRetry
+					Expect(other.Reconcile(ctx, requestFor(0))).Error().NotTo(HaveOccurred())
+					Expect(w.held(ctx)).To(Equal([]int{1, 3, 4}))
+				}
+				return c.Patch(ctx, object, patch, opts...)
+			},
+		})
+		w.settle(ctx)
+		Expect(hasLooked).To(BeTrue())
+		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
 	})
 
 	It("gives the hooks back that something else removes, and one to a Machine that is new", func(ctx SpecContext) {

@@ -135,6 +135,13 @@ func (d drainer) start(ctx context.Context, h *host, key string, change func(*co
 	return started, d.patch(ctx, h, node)
 }
 
+// restart lets the drain of the Node start now, also if it has started before.
+func (d drainer) restart(ctx context.Context, h *host) error {
+	node := h.Node.DeepCopy()
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DrainStartedAnnotation, d.now.UTC().Format(time.RFC3339))
+	return d.patch(ctx, h, node)
+}
+
 // finish tells the agent that its Node is drained, and with the same write whether Metal3 reboots the host. A drain can
 // take long, so a host of the control plane waits here if the others can't do without it any more.
 func (d drainer) finish(ctx context.Context, h *host) (remaining string, err error) {

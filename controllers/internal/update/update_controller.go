@@ -231,6 +231,11 @@ func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Res
 			}
 		}
 		if h.mustDrain() {
+			if d.controlPlane != nil {
+				if err := r.letDeletedGo(ctx, h, d); err != nil {
+					return result, err
+				}
+			}
 			if o.remaining, err = d.drain(ctx, h); err != nil {
 				return result, err
 			}
