@@ -231,7 +231,7 @@ func (s *MachineConfigPoolSpec) IsPaused() bool { return s.Paused != nil && *s.P
 // +kubebuilder:printcolumn:name="Hosts",type=integer,JSONPath=`.status.hostCount`
 // +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.updatedHostCount`
 // +kubebuilder:printcolumn:name="Degraded",type=integer,JSONPath=`.status.degradedHostCount`
-// +kubebuilder:printcolumn:name="Reboot-Required",type=integer,JSONPath=`.status.rebootRequiredHostCount`,priority=1
+// +kubebuilder:printcolumn:name="Reboot",type=integer,JSONPath=`.status.rebootRequiredHostCount`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MachineConfigPool struct {
 	metav1.TypeMeta `json:",inline"`
