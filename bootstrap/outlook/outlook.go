@@ -131,6 +131,7 @@ var table = map[string]Outlook{
 	poolv1.GateClosedReason:                 Waits,
 	poolv1.ControlPlaneNotReadyReason:       Waits,
 	poolv1.EarlierPoolsPendingReason:        Waits,
+	poolv1.CanaryPendingReason:              Waits,
 	poolv1.ApprovalPendingReason:            NeedsPerson,
 	poolv1.GateUnreadableReason:             NeedsPerson,
 }

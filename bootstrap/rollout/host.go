@@ -292,6 +292,10 @@ func (h *Host) ForRollout(p *poolv1.MachineConfigPool, target string, slot *pool
 	if in.Progress == Done && len(h.Report.FailingUnits) > 0 {
 		in.Progress = Failed
 	}
+	in.HasBegun = in.Progress == InUpdate || in.Progress == Unknown && h.Report.Current != h.Told() || target != "" && target == h.Report.Current
+	if p.Spec.Updates.Canary.IsDefined() {
+		h.setCanary(&in, &p.Spec.Updates.Canary)
+	}
 	if h.Node != nil {
 		in.Domain, in.Zone = h.Node.Labels[p.Spec.Updates.FailureDomainLabel], h.Node.Labels[corev1.LabelTopologyZone]
 		in.CreationTime = h.Node.CreationTimestamp.Time

@@ -51,6 +51,14 @@ type Candidate struct {
 	// IsStaging is true for a host that must download what its Target needs before it is chosen, and IsStagingFailed if
 	// it has reported why it can't.
 	IsStaging, IsStagingFailed bool
+	// HasBegun is true for a host that closed gates and canaries do not hold back: it is in an update and gets a newer
+	// target, or was told to begin one and has not answered, or returns to what it has. One that repairs what it has is
+	// in no update.
+	HasBegun bool
+	// IsCanary is true for a host that the nodeSelector of the pool's canary selects. CompletedTime is since when it
+	// has its Target, its Node is Ready and its units work, or zero if that is not so.
+	IsCanary      bool
+	CompletedTime time.Time
 	// IsLast is true for a host that is chosen only after all others, because its Machine is about to be replaced.
 	IsLast bool
 }

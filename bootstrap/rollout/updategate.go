@@ -185,11 +185,17 @@ func HasGates(p *poolv1.MachineConfigPool) bool {
 	return len(p.Spec.Updates.Gates) > 0 || pool.IsOfControlPlane(*p)
 }
 
-// HoldOfGates returns why a gate, or an earlier pool of the cluster, prevents hosts of a pool from beginning updates,
-// from the condition of the pool, or "".
+// isHeldByPools reports whether a reason of the condition UpdateGatesOpen is none of a gate, and the pool can still have
+// it.
+func isHeldByPools(p *poolv1.MachineConfigPool, reason string) bool {
+	return reason == poolv1.EarlierPoolsPendingReason || reason == poolv1.CanaryPendingReason && p.Spec.Updates.Canary.IsDefined()
+}
+
+// HoldOfGates returns why a gate, other pools of the cluster, or a canary prevent hosts of a pool from beginning
+// updates, from the condition of the pool, or "".
 func HoldOfGates(p *poolv1.MachineConfigPool) string {
 	c := meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition)
-	if c == nil || c.Status != "False" || c.Reason != poolv1.EarlierPoolsPendingReason && !HasGates(p) {
+	if c == nil || c.Status != "False" || !isHeldByPools(p, c.Reason) && !HasGates(p) {
 		return ""
 	}
 	return c.Message

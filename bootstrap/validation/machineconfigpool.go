@@ -24,6 +24,8 @@ func MachineConfigPool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfi
 		spec.Child("nodeSelector"))...)
 	errs = append(errs, NodeLabelRules(p.Spec.Node.LabelRules, labelKeysInUse(p, others), spec.Child("node", "labelRules"))...)
 	errs = append(errs, validateKubelet(p, others, spec.Child("kubelet", "configuration"))...)
+	errs = append(errs, metav1validation.ValidateLabelSelector(p.Spec.Updates.Canary.NodeSelector, metav1validation.LabelSelectorValidationOptions{},
+		spec.Child("updates", "canary", "nodeSelector"))...)
 	_, windowErrs := rollout.ParseWindow(p.Spec.Updates.MaintenanceWindow, spec.Child("updates", "maintenanceWindow"))
 	errs = append(errs, windowErrs...)
 	errs = append(errs, rollout.CheckGates(p.Spec.Updates.Gates, spec.Child("updates", "gates"))...)

@@ -156,8 +156,8 @@ const (
 	NodeDegradedCondition = "NodeDegraded"
 	// DegradedCondition is true when RenderDegraded or NodeDegraded is.
 	DegradedCondition = "Degraded"
-	// UpdateGatesOpenCondition is false while a gate of spec.updates.gates, the control plane, or the order of the
-	// cluster's pools prevents hosts from beginning their updates. The message says which one. It is true if the gates
+	// UpdateGatesOpenCondition is false while a gate of spec.updates.gates, the control plane, other pools of the
+	// cluster or canaries prevent hosts from beginning their updates. The message says which. It is true if the gates
 	// were open when hosts began updates last.
 	UpdateGatesOpenCondition = "UpdateGatesOpen"
 )
@@ -230,6 +230,9 @@ const (
 	// A pool of an earlier step of spec.updates.cluster.order is not ready, is not ready for long enough, or does not
 	// exist. The message names it: docs/updates.md#all-pools-of-a-cluster.
 	EarlierPoolsPendingReason = "EarlierPoolsPending"
+	// The hosts of spec.updates.canary have not completed their updates, or not for long enough, so no other host
+	// begins. The message names them: docs/updates.md#canaries.
+	CanaryPendingReason = "CanaryPending"
 )
 
 // UpdateGatesUser is the user of a workload cluster that reads the objects of update gates. The manager impersonates

@@ -38,7 +38,8 @@ func (c *PoolConfiguration) IsDefined() bool { return c.Name != "" }
 type MachineConfigPoolStatus struct {
 	// conditions are Ready, Updated, Updating, Degraded, RenderDegraded, NodeDegraded, UpdateGatesOpen and Paused.
 	// Paused is true while the Cluster or the pool is paused by Cluster API; it does not reflect spec.paused.
-	// UpdateGatesOpen exists only for a pool with update gates that were read, or that waits for other pools.
+	// UpdateGatesOpen exists only for a pool with update gates that were read, or that waits for other pools or
+	// for canaries.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

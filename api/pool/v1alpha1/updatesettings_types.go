@@ -46,6 +46,11 @@ type UpdateSettings struct {
 	// +optional
 	Approval UpdateApproval `json:"approval,omitempty"`
 
+	// canary are the hosts of the pool that are updated first. The others begin their updates only when all of these
+	// have completed theirs. If it is not set, hosts do not wait for others, except by maxUnavailable.
+	// +optional
+	Canary CanarySettings `json:"canary,omitempty,omitzero"`
+
 	// cluster is what applies to the updates of all pools of the cluster together. Only the worker pool can have it.
 	// +optional
 	Cluster ClusterUpdateSettings `json:"cluster,omitempty,omitzero"`

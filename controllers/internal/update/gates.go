@@ -1,6 +1,7 @@
 package update
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,13 @@ type gates struct {
 	// wereRead is true if a host can begin its update except for the gates. closed is then why it can't, or nil.
 	wereRead bool
 	closed   *rollout.ClosedGate
+	// closedByCanary is why hosts that are no canaries can't begin theirs, or nil.
+	closedByCanary *rollout.ClosedGate
+}
+
+// closed returns why hosts can't begin their updates, or nil.
+func (s *poolScope) closed() *rollout.ClosedGate {
+	return cmp.Or(s.gates.closed, s.gates.closedByCanary)
 }
 
 // passGates returns those of the hosts that the order of the cluster's pools and the gates of the pool allow to get
@@ -44,7 +52,7 @@ func (r *Updates) passGates(ctx context.Context, s *poolScope, hosts []string) (
 	var inUpdate []string
 	var beginning []*host
 	for _, h := range s.named(hosts) {
-		if h.passesGates(s.candidate(h).Progress) {
+		if s.candidate(h).HasBegun {
 			inUpdate = append(inUpdate, h.Name())
 		} else {
 			beginning = append(beginning, h)
@@ -64,17 +72,11 @@ func (r *Updates) passGates(ctx context.Context, s *poolScope, hosts []string) (
 	if err != nil {
 		return inUpdate, err
 	}
-	s.gates = gates{wereRead: true, closed: closed}
+	s.gates.wereRead, s.gates.closed = true, closed
 	if closed != nil {
 		return inUpdate, nil
 	}
 	return hosts, nil
-}
-
-// passesGates reports whether a closed gate does not hold back a host: it is in an update and gets a newer target, or
-// was told to begin one and has not answered, or returns to what it has. One that repairs what it has is in no update.
-func (h *host) passesGates(progress rollout.Progress) bool {
-	return progress == rollout.InUpdate || progress == rollout.Unknown && h.Report.Current != h.Told() || h.returns()
 }
 
 // closedGate returns the first closed gate of a pool, or nil. The error is that of a request which is repeated because
@@ -148,7 +150,7 @@ func (r *Updates) setGatesOpen(s *poolScope) (report func()) {
 	if pool.IsOfControlPlane(*p) {
 		condition.Message = "the control plane could be without a host, and " + condition.Message
 	}
-	closed := s.gates.closed
+	closed := s.closed()
 	switch {
 	case closed != nil:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, closed.Reason, closed.Why

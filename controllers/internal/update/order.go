@@ -56,7 +56,7 @@ func (r *Updates) closedByHost(ctx context.Context, s *poolScope, e rollout.Earl
 			return nil, err
 		}
 		if err != nil || !h.Report.IsDone(revision) {
-			return e.ClosedUntilUpdated(h.Name()), nil
+			return e.ClosedUntilUpdated(h.Name()), nil //nolint:nilerr // The condition Updated of that host has the error.
 		}
 	}
 	return nil, nil

@@ -100,14 +100,18 @@ func (r *Updates) chooseHosts(ctx context.Context, s *poolScope) (again time.Dur
 	case !isBuilt:
 		wait, open = rollout.SlotsPause, &metav1.Time{Time: now.Add(rollout.SlotsPause)}
 	case wait == 0:
-		next = s.withoutHeld(rollout.Next(candidates, s.maxUnavailable))
+		var closed *rollout.ClosedGate
+		if next, closed = rollout.NextAfter(&s.pool.Spec.Updates.Canary, candidates, s.maxUnavailable, now); s.hold.Why == "" {
+			s.gates.closedByCanary = closed
+		}
+		next = s.withoutHeld(next)
 	}
 	next, failed := r.passGates(ctx, s, next)
 	s.take(next)
 	if s.isIncomplete {
 		again = earlier(again, targetRetry)
 	}
-	if s.gates.closed != nil {
+	if s.closed() != nil {
 		again = earlier(again, rolloutRetry)
 	}
 	if !equality.Semantic.DeepEqual(s.pool.Status.Slots, s.slots) {

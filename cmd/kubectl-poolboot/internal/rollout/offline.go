@@ -174,7 +174,10 @@ type member struct {
 
 // decide returns the plan for the hosts of a pool, in their order.
 func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
-	hold := holdOf(of)
+	hold, canary := holdOf(of), ""
+	if c := conditions.Get(of, poolv1.UpdateGatesOpenCondition); c != nil && c.Reason == poolv1.CanaryPendingReason && c.Message == hold {
+		hold = "" // canaries can be next
+	}
 	p := plan{MaxUnavailable: limit, Problem: describeProblem(of), Unavailable: []string{}, Next: []string{}, Hosts: []notNext{}}
 	hosts := make([]rollout.Candidate, len(members))
 	for i := range members {
@@ -189,14 +192,17 @@ func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
 		isActive := func(name string) bool {
 			return slices.ContainsFunc(members, func(m member) bool { return m.Name == name && m.IsActive() })
 		}
-		p.Next = append(p.Next, slices.DeleteFunc(rollout.Next(hosts, limit), isActive)...)
+		next, closed := rollout.NextAfter(&of.Spec.Updates.Canary, hosts, limit, time.Now())
+		if p.Next = append(p.Next, slices.DeleteFunc(next, isActive)...); closed != nil {
+			canary = closed.Why
+		}
 	}
 	var full string
 	if p.Capacity == 0 {
 		full = fmt.Sprintf("%d of the pool's hosts can be unavailable at a time, and these hold the places: %s", limit, describeHolders(members))
 	}
 	for _, m := range members {
-		if note := m.whyNot(p, cmp.Or(hold, otherDomains(members, p, m, of.Spec.Updates.FailureDomainLabel)), full); note != "" {
+		if note := m.whyNot(p, cmp.Or(hold, canary, otherDomains(members, p, m, of.Spec.Updates.FailureDomainLabel)), full); note != "" {
 			p.Hosts = append(p.Hosts, notNext{m.Name, note})
 		}
 	}
@@ -214,7 +220,7 @@ func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
 		}
 		p.Reason = cmp.Or(waitsInPause(of), describeKept(members, p.Hosts), none+" waits for an update to "+of.Status.Configuration.Name)
 	default:
-		p.Reason = cmp.Or(hold, full, describeStaging(members), "those that wait are in other failure domains than the unavailable ones")
+		p.Reason = cmp.Or(hold, full, canary, describeStaging(members), "those that wait are in other failure domains than the unavailable ones")
 	}
 	return p
 }

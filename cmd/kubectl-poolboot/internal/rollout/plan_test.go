@@ -160,6 +160,15 @@ infra   c      it is in an update: Applying
 		Expect(clitest.ExpectSuccess(planning([]string{pool}, many))).To(ContainSubstring("infra   1                a, b, c, d, e and 2 more   0 "))
 	})
 
+	It("names the canaries that are next, and that the others wait for them, also after the manager has said so", func() {
+		p := withStatus("infra", "new", "maxUnavailable: 2", "updates: {canary: {hosts: 1}}")
+		said := strings.Replace(p, "status: {", `status: {conditions: [{type: UpdateGatesOpen, status: "False", reason: CanaryPending, message: they wait}], `, 1)
+		for _, pool := range []string{p, said} {
+			out := clitest.ExpectSuccess(planning([]string{pool}, []string{newNode("a", infra, 1, waits), newNode("b", infra, 2, waits)}))
+			Expect(out).To(And(MatchRegexp(`infra +2 +<none> +2 +a\n`), ContainSubstring("infra   b      others wait for the canaries of the pool (spec.updates.canary), and 0 of 1 have completed their")))
+		}
+	})
+
 	It("notes pools that roll out nothing, and Nodes that are in no pool", func() {
 		r := planning([]string{clitest.Pool("edge", "infra")}, []string{newNode("a", infra, 1, waits), newNode("b", nil, 1), newNode("c", []string{"master"}, 1)}, "-o", "json")
 		Expect(r.Code).To(BeZero())

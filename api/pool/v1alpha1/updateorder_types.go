@@ -1,5 +1,7 @@
 package v1alpha1
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // UpdateApproval is who lets the hosts of a pool begin updates to another rendered config.
 //
 // +kubebuilder:validation:Enum=Automatic;Manual
@@ -46,3 +48,29 @@ type UpdateStep struct {
 	// +kubebuilder:validation:Maximum=2592000
 	SoakSeconds *int32 `json:"soakSeconds,omitempty"`
 }
+
+// CanarySettings are the first hosts of a pool that are updated, and how long the others wait after that.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.hosts) != has(self.nodeSelector)",message="set either hosts or nodeSelector"
+type CanarySettings struct {
+	// hosts is how many hosts are canaries: the first ones in the order of the rollout.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=5000
+	Hosts int32 `json:"hosts,omitempty"`
+
+	// nodeSelector selects the Nodes whose hosts are canaries. While it selects none, no host begins an update.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it must not be empty, because it would match nothing"
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+
+	// soakSeconds is how long all canaries must run their update, with a Ready Node and without units that fail, before
+	// other hosts begin theirs. Defaults to 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2592000
+	SoakSeconds *int32 `json:"soakSeconds,omitempty"`
+}
+
+// IsDefined reports whether a pool has canaries.
+func (s *CanarySettings) IsDefined() bool { return s.Hosts > 0 || s.NodeSelector != nil }
