@@ -60,6 +60,7 @@ var _ = Describe("A host that differs from its configuration", func() {
 			Expect(err).NotTo(HaveOccurred())
 			return wait
 		}
+		a.Look(GinkgoT().Context())
 		Expect(step()).To(Equal(checkInterval))
 		Expect(a.Look(GinkgoT().Context())).To(BeFalse())
 		w.write("etc/reload/f", "other")

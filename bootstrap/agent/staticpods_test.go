@@ -132,7 +132,9 @@ var _ = DescribeTable("A host of a control plane that is in another pool by mist
 )
 
 var _ = DescribeTable("A host of a control plane is not updated to a configuration with", func(path string) {
-	w := installed(withFiles("/etc/none/f", "a", "/data/etcd/old", "a"))
+	w := installed(withFiles("/etc/none/f", "a"))
+	w.offer(w.assign("rendered-a", withFiles("/etc/none/f", "a", "/data/etcd/old", "a")))
+	Expect(w.run()).To(Succeed())
 	w.write(apiServer, "")
 	w.volumes = []string{"/data/etcd", "/etc/ssl/certs"}
 	before := w.snapshot()
