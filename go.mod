@@ -55,6 +55,8 @@ require (
 	github.com/chromedp/chromedp v0.23.1
 	github.com/go-analyze/charts v0.6.4
 	github.com/robfig/cron/v3 v3.0.1
+	github.com/yuin/gopher-lua v1.1.2
+	sigs.k8s.io/cli-utils v0.37.2
 )
 
 require (

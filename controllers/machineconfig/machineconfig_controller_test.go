@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+	kstatus "sigs.k8s.io/cli-utils/pkg/kstatus/status"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -66,7 +67,7 @@ var _ = Describe("The status of a MachineConfig", func() {
 		Expect(r.Client.Update(ctx, config)).To(Succeed())
 	}
 	haveReady := func(value metav1.ConditionStatus, reason, words string) OmegaMatcher {
-		return And(HaveField("ObservedGeneration", config.Generation), HaveField("Conditions", ConsistOf(And(HaveField("Type", "Ready"), HaveField("Status", value),
+		return And(HaveField("ObservedGeneration", config.Generation), HaveField("Conditions", ContainElement(And(HaveField("Type", "Ready"), HaveField("Status", value),
 			HaveField("Reason", reason), HaveField("Message", ContainSubstring(words)), HaveField("ObservedGeneration", config.Generation)))))
 	}
 
@@ -75,6 +76,23 @@ var _ = Describe("The status of a MachineConfig", func() {
 		Expect(status(ctx)).To(haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, "it is valid"))
 		Expect(reconcile(ctx)).To(Succeed())
 		Expect(writes).To(Equal(1))
+	})
+
+	It("is current for Flux and others with kstatus while it is valid, and has failed otherwise", func(ctx SpecContext) {
+		start()
+		for _, step := range []struct {
+			raw    string
+			health kstatus.Status
+		}{{valid, kstatus.CurrentStatus}, {invalid, kstatus.FailedStatus}, {valid, kstatus.CurrentStatus}} {
+			change(ctx, step.raw)
+			if len(config.Status.Conditions) > 0 {
+				health, _ := controllertest.Health(config)
+				Expect(health).To(Equal(kstatus.InProgressStatus), "until the manager has seen it")
+			}
+			status(ctx)
+			health, _ := controllertest.Health(config)
+			Expect(health).To(Equal(step.health))
+		}
 	})
 
 	createPools := func(ctx context.Context, names ...string) {

@@ -146,6 +146,10 @@ var _ = Describe("The conditions of a pool", func() {
 				if c.Type == clusterv1.PausedCondition {
 					continue // it belongs to Cluster API
 				}
+				if c.Type == poolv1.StalledCondition {
+					Expect(p).To(haveCondition(poolv1.DegradedCondition, yes, c.Reason))
+					continue
+				}
 				kinds = append(kinds, c.Type)
 				Expect(c.Reason).NotTo(BeEmpty(), c.Type)
 				Expect(c.Message).NotTo(BeEmpty(), c.Type)

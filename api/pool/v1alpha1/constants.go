@@ -141,6 +141,11 @@ const RenderedNamePrefix = "rendered-"
 // that renders it names it as a cause why that fails.
 const ReadyCondition = "Ready"
 
+// StalledCondition is a condition of all kinds, also of a PoolbootConfig. It is True while a person must act, with the
+// reason and the message of the condition that says so, and absent otherwise. Programs with the library kstatus, such
+// as Flux, count an object as failed while it is True.
+const StalledCondition = "Stalled"
+
 // Condition types of a MachineConfigPool, as OpenShift names them.
 const (
 	// UpdatedCondition is true when every host of the pool runs what the pool renders and its Node is Ready.

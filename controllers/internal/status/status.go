@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -18,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 )
 
@@ -26,7 +29,7 @@ import (
 const ConflictRetry = 200 * time.Millisecond
 
 // Patch writes what differs between the status of two versions of an object, and nothing if they are equal. With the
-// same patch, it writes the condition Ready of a PoolbootConfig. It updates after with the response of the API server.
+// same patch, it writes the conditions that follow from others. It updates after with the response of the API server.
 // The error is a conflict if the object has changed since it was read: the lock protects the lists, which a merge patch
 // replaces as a whole, and what the decision of the caller was based on.
 func Patch(ctx context.Context, c client.Client, before, after client.Object) error {
@@ -45,17 +48,47 @@ func statusOf(object client.Object) any {
 	return reflect.ValueOf(object).Elem().FieldByName("Status").Interface()
 }
 
-// summarize sets the condition Ready of a PoolbootConfig. Otherwise another patch would follow, and until then, Ready
-// would contradict the conditions that it follows from. The first one, and that of another generation, is written by
-// the controller which observes the object.
+// summarize sets the conditions that follow from others: Ready of a PoolbootConfig, and Stalled. Otherwise another
+// patch would follow, and until then, they would contradict the others. The first Ready, and that of another
+// generation, is written by the controller which observes the object.
 func summarize(object client.Object) {
-	config, ok := object.(*bootstrapv1.PoolbootConfig)
-	if !ok {
+	switch object := object.(type) {
+	case *bootstrapv1.PoolbootConfig:
+		if old := conditions.Get(object, clusterv1.ReadyCondition); old != nil && old.ObservedGeneration == object.Generation {
+			conditions.Set(object, outlook.Ready(object))
+		}
+		setStalled(&object.Status.Conditions, object.Generation, outlook.FindNeedsPerson(object))
+	case *poolv1.MachineConfigPool:
+		degraded := meta.FindStatusCondition(object.Status.Conditions, poolv1.DegradedCondition)
+		if degraded != nil && degraded.Status != metav1.ConditionTrue {
+			degraded = nil
+		}
+		setStalled(&object.Status.Conditions, object.Generation, degraded)
+	case *poolv1.MachineConfig:
+		setStalled(&object.Status.Conditions, object.Generation, findNotReady(object.Status.Conditions))
+	case *poolv1.Enrollment:
+		setStalled(&object.Status.Conditions, object.Generation, findNotReady(object.Status.Conditions))
+	}
+}
+
+// findNotReady returns the condition Ready if it is False, or nil. Of a MachineConfig or an Enrollment, that is so until
+// a person acts.
+func findNotReady(of []metav1.Condition) *metav1.Condition {
+	if ready := meta.FindStatusCondition(of, poolv1.ReadyCondition); ready != nil && ready.Status == metav1.ConditionFalse {
+		return ready
+	}
+	return nil
+}
+
+// setStalled sets the condition Stalled while a person must act because of another one, and removes it otherwise.
+func setStalled(of *[]metav1.Condition, generation int64, because *metav1.Condition) {
+	if because == nil {
+		meta.RemoveStatusCondition(of, poolv1.StalledCondition)
 		return
 	}
-	if old := conditions.Get(config, clusterv1.ReadyCondition); old != nil && old.ObservedGeneration == config.Generation {
-		conditions.Set(config, outlook.Ready(config))
-	}
+	meta.SetStatusCondition(of, metav1.Condition{
+		Type: poolv1.StalledCondition, Status: metav1.ConditionTrue, Reason: because.Reason, Message: because.Message, ObservedGeneration: generation,
+	})
 }
 
 // Record records something that was done elsewhere and must not be repeated after a conflict. It applies a change to
