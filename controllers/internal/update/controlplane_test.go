@@ -335,6 +335,37 @@ var _ = Describe("The pool of a control plane", func() {
 		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeFalse())
 	})
 
+	for n := 1; n <= 8; n++ {
+		for _, late := range []bool{false, true} {
+			It(fmt.Sprintf("has no host away while Cluster API can delete another Machine if the manager crashes: write %d, which takes effect: %t", n, late), func(ctx SpecContext) {
+				w := newControlPlane(ctx, 5)
+				w.render(ctx, "rendered-worker-2")
+				w.settle(ctx)
+				w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+				w.beginDeletion(ctx, 4)
+				w.afterWrite = func() {
+					if metav1.HasAnnotation(w.node(ctx, 0).ObjectMeta, agentv1.DrainedAnnotation) {
+						Expect(w.held(ctx)).To(Equal([]int{1, 2, 3}))
+						Expect(w.size(ctx)).To(Equal(4), "Cluster API has deleted the other Machine")
+					}
+				}
+				w.CrashAt, w.Late = w.Writes+n, late
+				w.settle(ctx)
+				Expect(w.held(ctx)).NotTo(ContainElement(4))
+				w.endDeletion(ctx, 4)
+				w.settle(ctx)
+				Expect(w.node(ctx, 0).Annotations).To(HaveKey(agentv1.DrainedAnnotation))
+				w.afterWrite = nil
+				for i := range 4 {
+					w.complete(ctx, i)
+					w.settle(ctx)
+				}
+				Expect(w.told(ctx)).To(BeEmpty())
+				Expect(w.held(ctx)).To(BeEmpty())
+			})
+		}
+	}
+
 	It("ends no drain that another manager has started again, because it lets a deleted Machine go", func(ctx SpecContext) {
 		w := newControlPlane(ctx, 5)
 		w.render(ctx, "rendered-worker-2")
