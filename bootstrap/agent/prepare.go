@@ -70,7 +70,7 @@ func (a *Agent) evaluate(ctx context.Context, node Node, desired string) (accept
 	case err != nil:
 		return false, err
 	}
-	if u.plan.Drains() {
+	if a.asks(u) {
 		_, err = a.enter(draining, func(j *journal) { j.Target, j.Drift = desired, u.drift })
 		return true, err
 	}
@@ -78,7 +78,7 @@ func (a *Agent) evaluate(ctx context.Context, node Node, desired string) (accept
 	return true, err
 }
 
-// drain waits until the manager has drained the Node for this update.
+// drain waits until the manager has drained the Node for this update, or has looked at the control plane.
 func (a *Agent) drain(ctx context.Context, node Node) (time.Duration, error) {
 	if desired := node.Annotations[agentv1.DesiredAnnotation]; isRevision(desired) && desired != a.journal.Target {
 		return a.enter(idle, func(j *journal) { j.Target = "" })
@@ -88,7 +88,7 @@ func (a *Agent) drain(ctx context.Context, node Node) (time.Duration, error) {
 		return forever, nil
 	}
 	u, err := a.loadUpdate()
-	if errors.Is(err, errDocument) || err == nil && !u.plan.Drains() {
+	if errors.Is(err, errDocument) || err == nil && !a.asks(u) {
 		return a.enter(idle, func(j *journal) { j.Target = "" }) // what was planned is lost: evaluate it again
 	}
 	if err != nil {
@@ -101,12 +101,12 @@ func (a *Agent) drain(ctx context.Context, node Node) (time.Duration, error) {
 	return a.start(ctx, node, u)
 }
 
-// start records that the host changes from now on. An update with a drain was reported before. Another one is reported
+// start records that the host changes from now on. An update that waited was reported before. Another one is reported
 // with this, and begins only if the host should still have it.
 func (a *Agent) start(ctx context.Context, node Node, u *hostUpdate) (time.Duration, error) {
 	before := a.report
 	a.report.setUpdate(u, agentv1.Applying)
-	if u.isRepair() || u.plan.Drains() {
+	if u.isRepair() || a.asks(u) {
 		_ = a.publish(ctx, node) // it does not depend on the API server
 	} else if err := a.accept(ctx, node, u.after.revision); err != nil {
 		a.report = before

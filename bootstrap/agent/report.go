@@ -52,6 +52,9 @@ func (r *report) setUndo(target string, state agentv1.State, reason string) {
 func (r *report) setUpdate(u *hostUpdate, state agentv1.State) {
 	r.set(u.after.revision, state, u.reason())
 	r.effect = u.after.revision + " " + string(u.plan.Effect())
+	if state == agentv1.Draining && !u.plan.Drains() {
+		r.effect += " " + agentv1.WithoutDrain
+	}
 }
 
 // addFullReboot adds why the host reboots fully, at the end: the manager finds it there.

@@ -152,6 +152,38 @@ var _ = DescribeTable("A host of a control plane is not updated to a configurati
 	Entry("a unit that mounts something there", "/etc/systemd/system/data-etcd.mount"),
 )
 
+var _ = Describe("A host of a control plane", func() {
+	It("begins no update before the manager says that it can be away, also without a drain", func() {
+		w := installed(withFiles("/etc/none/f", "a"))
+		w.write(apiServer, "")
+		w.drains = false
+		before := w.snapshot()
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/none/f", "b")))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Draining " + second))
+		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.EffectAnnotation, second+" None "+agentv1.WithoutDrain))
+		Expect(w.snapshot()).To(Equal(before))
+		w.node.Annotations[agentv1.DrainedAnnotation] = second
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.EffectAnnotation, second+" None"))
+		Expect(w.read("etc/none/f")).To(Equal("b"))
+	})
+
+	It("begins no update that is taken back while it waits", func() {
+		w := installed(withFiles("/etc/none/f", "a"))
+		w.write(apiServer, "")
+		w.drains = false
+		first := w.node.Annotations[agentv1.DesiredAnnotation]
+		w.offer(w.assign("rendered-b", withFiles("/etc/none/f", "b")))
+		Expect(w.run()).To(Succeed())
+		w.node.Annotations[agentv1.DesiredAnnotation] = first
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + first))
+		Expect(w.read("etc/none/f")).To(Equal("a"))
+	})
+})
+
 var _ = Describe("An update that breaks the only API server that the host knows", func() {
 	// undone returns how long the update was on the host.
 	undone := func(w *world, file string) time.Duration {

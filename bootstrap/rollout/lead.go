@@ -20,13 +20,14 @@ const (
 	LeadUndone         Lead = "the update of Node {node} to {desired} failed and was undone, so it runs {runs}"
 	LeadUnchanged      Lead = "the update of Node {node} to {desired} failed before it changed anything, so it runs {runs}"
 	LeadDraining       Lead = "Node {node} is drained to run {desired}"
+	LeadAsking         Lead = "Node {node} waits until it can be away to run {desired}"
 	LeadApplying       Lead = "Node {node} is being changed to run {desired}"
 	LeadRebooting      Lead = "Node {node} was changed, and its host reboots to run {desired}"
 	LeadVerifying      Lead = "Node {node} was changed, and must stay Ready to run {desired}"
 )
 
 // leads are all, those that begin as others do before these.
-var leads = []Lead{LeadUnreconcilable, LeadRuns, LeadUndone, LeadUnchanged, LeadDraining, LeadApplying, LeadRebooting, LeadVerifying}
+var leads = []Lead{LeadUnreconcilable, LeadRuns, LeadUndone, LeadUnchanged, LeadDraining, LeadAsking, LeadApplying, LeadRebooting, LeadVerifying}
 
 // Of returns the lead of a host.
 func (l Lead) Of(node, runs, desired string) string {

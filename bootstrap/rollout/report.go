@@ -32,6 +32,8 @@ type Report struct {
 	IsUndoing bool
 	// Effect is what the agent says that the update to Target does to the host, or "" if it does not say it.
 	Effect update.Effect
+	// NeedsNoDrain is true if the agent waits for its drain although the update to Target needs none.
+	NeedsNoDrain bool
 	// Staging is the last revision for which the host has everything, or can't have it because of StagingProblem. It is
 	// "" if the agent says nothing about that.
 	Staging, StagingProblem string
@@ -112,8 +114,9 @@ func ReportOf(node *corev1.Node) Report {
 		r.Previewed, r.PreviewEffect, r.Preview = about, effect, Clean(strings.ReplaceAll(preview, "\n", "; "), agentv1.MaxReason)
 	}
 	about, effect, _ := strings.Cut(node.Annotations[agentv1.EffectAnnotation], " ")
+	effect, isWithoutDrain := strings.CutSuffix(effect, " "+agentv1.WithoutDrain)
 	if r.Target != "" && about == r.Target && slices.Contains(effects, update.Effect(effect)) {
-		r.Effect = update.Effect(effect)
+		r.Effect, r.NeedsNoDrain = update.Effect(effect), isWithoutDrain
 	}
 	return r
 }

@@ -52,7 +52,8 @@ const (
 	// ReasonAnnotation says why the host is in that state, for people, in at most MaxReason bytes.
 	ReasonAnnotation = "poolboot.io/update-reason"
 	// EffectAnnotation is the revision of the last update that the agent began, a space, and the strongest thing that
-	// it does to the host for it: None, Reload, Restart or Reboot.
+	// it does to the host for it: None, Reload, Restart or Reboot. A space and WithoutDrain follow while an update waits
+	// that needs no drain.
 	EffectAnnotation = "poolboot.io/update-effect"
 	// UndoingAnnotation is the revision of the update that is being undone, until the host has changed back and has
 	// rebooted. It is absent at other times.
@@ -120,6 +121,10 @@ const CertificateNotAccepted = "the config server does not accept the certificat
 // another method.
 const FullRebootInsteadOf = "a full reboot instead of "
 
+// WithoutDrain is in EffectAnnotation while a host of a control plane waits for DrainedAnnotation, although its update
+// needs no drain: other hosts can be away by now.
+const WithoutDrain = "WithoutDrain"
+
 // StagingDownloads is the text in StagingAnnotation of a host that downloads what it was told to change to.
 const StagingDownloads = "the host downloads what it needs"
 
@@ -140,7 +145,7 @@ type State string
 const (
 	// Done: the host has the assignment.
 	Done State = "Done"
-	// Draining: the update waits for DrainedAnnotation. Nothing was changed.
+	// Draining: the update waits for DrainedAnnotation, also if it needs no drain. Nothing was changed.
 	Draining State = "Draining"
 	// Applying: the host is being changed.
 	Applying State = "Applying"

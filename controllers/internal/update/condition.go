@@ -194,6 +194,9 @@ func (h *host) inUpdate(o outcome) *metav1.Condition {
 	lead := map[agentv1.State]rollout.Lead{
 		agentv1.Draining: rollout.LeadDraining, agentv1.Applying: rollout.LeadApplying, agentv1.Rebooting: rollout.LeadRebooting, agentv1.Verifying: rollout.LeadVerifying,
 	}[h.Report.State]
+	if h.Report.State == agentv1.Draining && h.Report.NeedsNoDrain {
+		lead = rollout.LeadAsking
+	}
 	runs := h.Config.Status.Update.Desired.Name
 	if h.isUndoing() {
 		runs = h.Config.Status.Boot.ServedConfiguration.Name

@@ -2,6 +2,7 @@ package update
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -389,6 +390,32 @@ var _ = Describe("The pool of a control plane", func() {
 		w.settle(ctx)
 		Expect(hasLooked).To(BeTrue())
 		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
+	})
+
+	It("lets a host begin an update without a drain only while the others are healthy, and evicts no Pod", func(ctx SpecContext) {
+		w := newControlPlane(ctx, 3)
+		w.evict = func(*corev1.Pod) error { return errors.New("nothing is evicted") }
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app"}, Spec: corev1.PodSpec{NodeName: hostName(0)}}
+		Expect(w.workload.Create(ctx, pod)).To(Succeed())
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		told := revisionOf(0, "rendered-worker-2")
+		w.setMember(ctx, 1, corev1.ConditionFalse)
+		w.changeNode(ctx, 0, func(node *corev1.Node) {
+			node.Annotations[agentv1.EffectAnnotation] = told + " Restart " + agentv1.WithoutDrain
+		})
+		w.reports(ctx, 0, agentv1.Draining, told, "")
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
+		Expect(w.updated(ctx, 0).Message).To(And(HavePrefix("Node host-0 waits until it can be away to run rendered-worker-2"), ContainSubstring("etcd-host-1")))
+		w.setMember(ctx, 1, corev1.ConditionTrue)
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DrainedAnnotation, told))
+		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeFalse())
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
+		Expect(w.told(ctx)).To(Equal([]int{1}))
 	})
 
 	It("gives the hooks back that something else removes, and one to a Machine that is new", func(ctx SpecContext) {

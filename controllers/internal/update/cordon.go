@@ -29,8 +29,8 @@ const drainRetry = 20 * time.Second
 // maxPods is how many Pods an event names that stay on a Node.
 const maxPods = 5
 
-// mustDrain reports whether the agent waits until its Node is drained for the update that the manager has begun. It
-// waits longer while Cluster API works on the Machine.
+// mustDrain reports whether the agent waits until its Node is drained for the update that the manager has begun, or
+// until it may begin one without a drain. It waits longer while Cluster API works on the Machine.
 func (h *host) mustDrain() bool {
 	return h.Node != nil && h.MachineWork() == rollout.NoMachineWork && h.Report.State == agentv1.Draining &&
 		h.Report.Target == h.Desired() && h.Report.Current != h.Desired() && h.Told() == h.Desired() &&
@@ -56,16 +56,17 @@ type drainer struct {
 	controlPlane func(ctx context.Context, node string) (string, error)
 }
 
-// drain cordons and drains the Node of a host. It returns what remains to be done, and "" when the Node is drained and
-// its agent was told. Users control it as they control the drain of a Machine that is deleted: with MachineDrainRules,
-// labels of Pods, and the annotation machine.cluster.x-k8s.io/exclude-node-draining. After the pool's
-// drainTimeoutSeconds, either the Pods that remain stay on the Node with their volumes, or the drain goes on.
+// drain cordons and drains the Node of a host, unless its update needs no drain. It returns what remains to be done, and
+// "" when the Node is drained and its agent was told. Users control it as they control the drain of a Machine that is
+// deleted: with MachineDrainRules, labels of Pods, and the annotation machine.cluster.x-k8s.io/exclude-node-draining.
+// After the pool's drainTimeoutSeconds, either the Pods that remain stay on the Node with their volumes, or the drain
+// goes on.
 func (d drainer) drain(ctx context.Context, h *host) (remaining string, err error) {
 	machine := h.Machine
 	if machine == nil { // only rules for all Machines apply
 		machine = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: h.Config.Namespace, Name: h.Config.Name}}
 	}
-	if _, isExcluded := machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; isExcluded {
+	if _, isExcluded := machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; isExcluded || h.Report.NeedsNoDrain {
 		d.firmware = nil
 		return d.finish(ctx, h)
 	}
