@@ -12,8 +12,8 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 )
 
-// Files of Debian and Ubuntu: the first one exists while the operating system needs a reboot, and the second one has the
-// packages because of which it does, one a line.
+// Files of Debian and Ubuntu: the first one exists while the operating system needs a reboot, and the second one has
+// the packages because of which it does, one a line.
 const (
 	rebootRequiredPath = "run/reboot-required"
 	rebootPackagesPath = "run/reboot-required.pkgs"

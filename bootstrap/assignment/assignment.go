@@ -46,8 +46,8 @@ type Assignment struct {
 	Force string `json:"force,omitempty"`
 	// Restart is the last restart that was requested for the hosts of the pool, or nil.
 	Restart *Restart `json:"restart,omitempty"`
-	// RebootFrom is the ID of the boot that the host is to leave, or left, because its operating system needed that. It is
-	// empty if there was none.
+	// RebootFrom is the ID of the boot that the host is to leave, or left, because its operating system needed that. It
+	// is empty if there was none.
 	RebootFrom string `json:"rebootFrom,omitempty"`
 	// Staging is how the host downloads what the update to this assignment needs. It is nil without limit and images.
 	Staging *Staging `json:"staging,omitempty"`

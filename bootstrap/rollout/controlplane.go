@@ -26,8 +26,8 @@ type ControlPlane struct {
 	// Machines are those of the control plane. Nodes are all its Nodes, also those without a Machine.
 	Machines []clusterv1.Machine
 	Nodes    []corev1.Node
-	// Renewed are the names of the Nodes whose kubelets were seen to renew their Leases in the last seconds. A host that
-	// has lost power is not among them, although its Node stays Ready for most of a minute.
+	// Renewed are the names of the Nodes whose kubelets were seen to renew their Leases in the last seconds. A host
+	// that has lost power is not among them, although its Node stays Ready for most of a minute.
 	Renewed sets.Set[string]
 	// Pods are the Pods in kube-system with the label tier=control-plane. Only mirror Pods of Nodes count.
 	Pods []corev1.Pod

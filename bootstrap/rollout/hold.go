@@ -31,8 +31,8 @@ func Command(name string, p *poolv1.MachineConfigPool) string {
 	return command
 }
 
-// HoldOf returns why no host of a pool begins an update, as far as the pool itself says: a pause, a missing approval, or
-// the maintenance window. A user can store a window that can't be read while the webhook does not run.
+// HoldOf returns why no host of a pool begins an update, as far as the pool itself says: a pause, a missing approval,
+// or the maintenance window. A user can store a window that can't be read while the webhook does not run.
 func HoldOf(p *poolv1.MachineConfigPool, now time.Time) Hold {
 	if p.Spec.IsPaused() {
 		return Hold{Reason: poolv1.RolloutPausedReason,

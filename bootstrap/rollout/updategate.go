@@ -185,8 +185,8 @@ func HasGates(p *poolv1.MachineConfigPool) bool {
 	return len(p.Spec.Updates.Gates) > 0 || pool.IsOfControlPlane(*p)
 }
 
-// isHeldByPools reports whether a reason of the condition UpdateGatesOpen is none of a gate, and the pool can still have
-// it.
+// isHeldByPools reports whether a reason of the condition UpdateGatesOpen is none of a gate, and the pool can still
+// have it.
 func isHeldByPools(p *poolv1.MachineConfigPool, reason string) bool {
 	return reason == poolv1.EarlierPoolsPendingReason || reason == poolv1.CanaryPendingReason && p.Spec.Updates.Canary.IsDefined()
 }

@@ -81,8 +81,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return err
 }
 
-// Reconcile guards the Nodes of a Cluster, and checks and adopts those that Poolboot did not boot. For a Cluster without
-// pools, it only removes hooks: an existing policy stays.
+// Reconcile guards the Nodes of a Cluster, and checks and adopts those that Poolboot did not boot. For a Cluster
+// without pools, it only removes hooks: an existing policy stays.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster, pools, err := workload.ClusterWithPools(ctx, r.Client, req.NamespacedName, r.WatchFilterValue)
 	if err != nil || !workload.HasNodes(cluster, r.WatchFilterValue) {

@@ -94,8 +94,8 @@ func isFree(c *bootstrapv1.PoolbootConfig) bool {
 		!meta.IsStatusConditionFalse(c.Status.Conditions, bootstrapv1.UserDataSetCondition)
 }
 
-// runs is what the effect of an update on a host depends on: the rendered config that it runs, its programs, and what it
-// restarts because that was requested.
+// runs is what the effect of an update on a host depends on: the rendered config that it runs, its programs, and what
+// it restarts because that was requested.
 type runs struct {
 	configuration string
 	can           update.Capabilities

@@ -81,9 +81,9 @@ const (
 	// space, and what systemd says about it. It is absent if there is none. It has no lines of logs: these can have
 	// secrets, and stay on the host.
 	FailingUnitsAnnotation = "poolboot.io/failing-units"
-	// RebootRequiredAnnotation says that the operating system of the host needs a reboot: the ID of the boot in which the
-	// agent runs, then a space and RebootRequiredAtBoot if it has needed the reboot since the beginning of this boot, and
-	// a line for each of the first packages because of which it does. It is absent if no reboot is needed.
+	// RebootRequiredAnnotation says that the operating system of the host needs a reboot: the ID of the boot in which
+	// the agent runs, then a space and RebootRequiredAtBoot if it has needed the reboot since the beginning of this
+	// boot, and a line for each of the first packages because of which it does. It is absent if no reboot is needed.
 	RebootRequiredAnnotation = "poolboot.io/reboot-required"
 	// AgentAnnotation is the version of the agent.
 	AgentAnnotation = "poolboot.io/agent-version"
@@ -100,7 +100,8 @@ const (
 // is as it was found.
 const AsFoundConfig = "as-found"
 
-// RebootRequiredAtBoot is in RebootRequiredAnnotation if the host has needed the reboot since the first 10 minutes of its boot.
+// RebootRequiredAtBoot is in RebootRequiredAnnotation if the host has needed the reboot since the first 10 minutes of
+// its boot.
 const RebootRequiredAtBoot = "AtBoot"
 
 // AgentStopped is the value of BootAnnotation after the agent has stopped, also if it was killed.

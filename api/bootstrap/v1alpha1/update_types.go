@@ -133,8 +133,8 @@ type RebootRequired struct {
 	// +kubebuilder:validation:MaxLength=64
 	BootID string `json:"bootID,omitempty"`
 
-	// since is when the host began to need it: AtBoot in the first 10 minutes of this boot, Later after that. A host that was
-	// rebooted for this, and needs it AtBoot again, is not rebooted for it again.
+	// since is when the host began to need it: AtBoot in the first 10 minutes of this boot, Later after that. A host
+	// that was rebooted for this, and needs it AtBoot again, is not rebooted for it again.
 	// +required
 	Since RebootRequiredSince `json:"since,omitempty"`
 

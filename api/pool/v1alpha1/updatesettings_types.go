@@ -111,10 +111,10 @@ type UpdateSettings struct {
 	// +optional
 	Restart RestartRequest `json:"restart,omitempty,omitzero"`
 
-	// rebootRequiredPolicy is what happens if the operating system of a host needs a reboot, which Debian and Ubuntu say
-	// with the file /run/reboot-required. Report shows it in status.update.rebootRequired of the PoolbootConfig. Reboot
-	// also reboots the host, as an update under all limits, at most once a day. If the host needs it again at the next
-	// boot, it is only reported. Defaults to Report.
+	// rebootRequiredPolicy is what happens if the operating system of a host needs a reboot, which Debian and Ubuntu
+	// say with the file /run/reboot-required. Report shows it in status.update.rebootRequired of the PoolbootConfig.
+	// Reboot also reboots the host, as an update under all limits, at most once a day. If the host needs it again at
+	// the next boot, it is only reported. Defaults to Report.
 	// +optional
 	RebootRequiredPolicy RebootRequiredPolicy `json:"rebootRequiredPolicy,omitempty"`
 

@@ -47,8 +47,8 @@ var lookInterval = 3 * time.Second
 
 const maxLooks = 3
 
-// Passing returns the paths of the manifests that have probes, all of which pass. Those of which one does not are looked
-// at again, because a probe can fail for a moment. If all pass at once, as usual, this costs no time.
+// Passing returns the paths of the manifests that have probes, all of which pass. Those of which one does not are
+// looked at again, because a probe can fail for a moment. If all pass at once, as usual, this costs no time.
 func (h Host) Passing(ctx context.Context) (passing []string) {
 	names := h.manifests()
 	for look := 1; ; look++ {

@@ -1,4 +1,5 @@
-// Package drainhook keeps Cluster API from draining other Machines of a control plane while one of its hosts is updated.
+// Package drainhook keeps Cluster API from draining other Machines of a control plane while one of its hosts is
+// updated.
 package drainhook
 
 import (

@@ -71,8 +71,8 @@ func summarize(object client.Object) {
 	}
 }
 
-// findNotReady returns the condition Ready if it is False, or nil. Of a MachineConfig or an Enrollment, that is so until
-// a person acts.
+// findNotReady returns the condition Ready if it is False, or nil. Of a MachineConfig or an Enrollment, that is so
+// until a person acts.
 func findNotReady(of []metav1.Condition) *metav1.Condition {
 	if ready := meta.FindStatusCondition(of, poolv1.ReadyCondition); ready != nil && ready.Status == metav1.ConditionFalse {
 		return ready

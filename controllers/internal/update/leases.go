@@ -17,7 +17,8 @@ import (
 const (
 	// leaseDuration is the duration of the Lease of a Node that does not say it: the default of the kubelet.
 	leaseDuration = 40
-	// leaseSlack is how much later than due a Lease can be renewed. A kubelet renews it after a quarter of its duration.
+	// leaseSlack is how much later than due a Lease can be renewed. A kubelet renews it after a quarter of its
+	// duration.
 	leaseSlack = 5 * time.Second
 )
 
