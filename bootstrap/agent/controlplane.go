@@ -46,8 +46,8 @@ func (a *Agent) controlPlaneRefusal(u *hostUpdate) string {
 	return ""
 }
 
-// asks reports whether an update waits until the manager says that the host can be away: it drains the Node, or the host
-// runs a control plane, of which another host can be away by now. A repair depends on no manager.
+// asks reports whether an update waits until the manager says that the host can be away: it drains the Node, or the
+// host runs a control plane, of which another host can be away by now. A repair depends on no manager.
 func (a *Agent) asks(u *hostUpdate) bool {
 	return u.plan.Drains() || !u.isRepair() && a.isControlPlane()
 }

@@ -52,8 +52,8 @@ const (
 	// ReasonAnnotation says why the host is in that state, for people, in at most MaxReason bytes.
 	ReasonAnnotation = "poolboot.io/update-reason"
 	// EffectAnnotation is the revision of the last update that the agent began, a space, and the strongest thing that
-	// it does to the host for it: None, Reload, Restart or Reboot. A space and WithoutDrain follow while an update waits
-	// that needs no drain.
+	// it does to the host for it: None, Reload, Restart or Reboot. A space and WithoutDrain follow while an update
+	// waits that needs no drain.
 	EffectAnnotation = "poolboot.io/update-effect"
 	// UndoingAnnotation is the revision of the update that is being undone, until the host has changed back and has
 	// rebooted. It is absent at other times.

@@ -51,6 +51,7 @@ type UpdateStep struct {
 
 // CanarySettings are the first hosts of a pool that are updated, and how long the others wait after that.
 //
+// +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="has(self.hosts) != has(self.nodeSelector)",message="set either hosts or nodeSelector"
 type CanarySettings struct {
 	// hosts is how many hosts are canaries: the first ones in the order of the rollout.

@@ -56,11 +56,11 @@ type drainer struct {
 	controlPlane func(ctx context.Context, node string) (string, error)
 }
 
-// drain cordons and drains the Node of a host, unless its update needs no drain. It returns what remains to be done, and
-// "" when the Node is drained and its agent was told. Users control it as they control the drain of a Machine that is
-// deleted: with MachineDrainRules, labels of Pods, and the annotation machine.cluster.x-k8s.io/exclude-node-draining.
-// After the pool's drainTimeoutSeconds, either the Pods that remain stay on the Node with their volumes, or the drain
-// goes on.
+// drain cordons and drains the Node of a host, unless its update needs no drain. It returns what remains to be done,
+// and "" when the Node is drained and its agent was told. Users control it as they control the drain of a Machine that
+// is deleted: with MachineDrainRules, labels of Pods, and the annotation
+// machine.cluster.x-k8s.io/exclude-node-draining. After the pool's drainTimeoutSeconds, either the Pods that remain
+// stay on the Node with their volumes, or the drain goes on.
 func (d drainer) drain(ctx context.Context, h *host) (remaining string, err error) {
 	machine := h.Machine
 	if machine == nil { // only rules for all Machines apply

@@ -76,6 +76,16 @@ var _ = Describe("A restart that was requested", func() {
 		Expect(w.told(ctx)).To(BeEmpty())
 	})
 
+	It("is recorded again if the record is lost while the host restarts", func(ctx SpecContext) {
+		request(ctx, "1")
+		config := w.config(ctx, 0)
+		config.Status.Update = bootstrapv1.UpdateStatus{}
+		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
+		w.settle(ctx)
+		Expect(w.config(ctx, 0).Status.Update.Restart).To(Equal("1"))
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+	})
+
 	It("whose host failed holds its place, and is not tried again", func(ctx SpecContext) {
 		request(ctx, "1")
 		told := w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation]

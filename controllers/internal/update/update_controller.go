@@ -367,6 +367,9 @@ func (r *Updates) report(ctx context.Context, h *host, o outcome) time.Duration 
 	if h.IsDoneWith(h.Config.Status.Update.Slot) {
 		h.Config.Status.Update.Slot = ""
 	}
+	if o.err == nil && o.revision == h.Desired() && !record.IsPreview(h.Config) { // also if the record was lost
+		h.Config.Status.Update.Restart = o.in.pool.Spec.Updates.Restart.ID
+	}
 	h.origins = func(text string) string { return r.originsOf(ctx, h, o.in, text) }
 	if condition := h.updated(o); condition != nil {
 		conditions.Set(h.Config, *condition)

@@ -45,7 +45,7 @@ func objects() map[schema.GroupVersionKind]any {
 	pool.Spec = poolv1.MachineConfigPoolSpec{ClusterName: "edge", PoolRole: "infra", Paused: new(true)}
 	pool.Status = poolv1.MachineConfigPoolStatus{Conditions: condition("HostsUpdating"), Configuration: poolv1.PoolConfiguration{Name: "rendered-infra-2"},
 		HostCount: new(int32(9)), UpdatedHostCount: new(int32(5)), ReadyHostCount: new(int32(7)), UnavailableHostCount: new(int32(2)),
-		DegradedHostCount: new(int32(1)), AgentlessHostCount: new(int32(3))}
+		DegradedHostCount: new(int32(1)), AgentlessHostCount: new(int32(3)), RebootRequiredHostCount: new(int32(4))}
 
 	enrollment := &poolv1.Enrollment{ObjectMeta: meta("edge")}
 	enrollment.Spec = poolv1.EnrollmentSpec{ClusterName: "edge", PoolRole: "worker", MaxUses: 10, ExpirationTime: created}
@@ -122,6 +122,7 @@ poolboot_machineconfigpool_status_hosts_ready{} 7
 poolboot_machineconfigpool_status_hosts_unavailable{} 2
 poolboot_machineconfigpool_status_hosts_degraded{} 1
 poolboot_machineconfigpool_status_hosts_agentless{} 3
+poolboot_machineconfigpool_status_hosts_reboot_required{} 4
 poolboot_enrollment_info{pool_role="worker",} 1
 poolboot_enrollment_owner{owner_is_controller="true",owner_kind="Machine",owner_name="owner",owner_uid="2",} 1
 poolboot_enrollment_created{} 1.7e+09

@@ -64,11 +64,21 @@ var _ = Describe("The agent on a host in namespaces", func() {
 		Eventually(ctx, p.state(ctx)).Should(Equal("Done " + revision))
 		Expect(kubelet()).NotTo(Equal(running))
 		Expect(waitForBoot(ctx, h)).To(Equal(another))
+		needsReboot := func() string {
+			node, err := p.client.CoreV1().Nodes().Get(ctx, "host-0", metav1.GetOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			return node.Annotations[agentv1.RebootRequiredAnnotation]
+		}
+		Expect(h.Run(ctx, "sh", "-c", "echo linux-base > /run/reboot-required.pkgs && touch /run/reboot-required")).To(BeEmpty())
+		Eventually(ctx, needsReboot).Should(HaveSuffix("\nlinux-base"))
 		p.restart = &assignment.Restart{ID: "2", Kind: update.RestartHost}
 		revision = p.assign(ctx, "rendered-c")
 		Eventually(ctx, p.state(ctx)).WithTimeout(3 * time.Minute).Should(Equal("Done " + revision))
 		restarted := waitForBoot(ctx, h)
 		Expect(restarted).NotTo(Equal(another))
+		Eventually(ctx, needsReboot).Should(BeEmpty())
 		Consistently(ctx, p.state(ctx)).WithTimeout(10 * time.Second).Should(Equal("Done " + revision))
 		Expect(waitForBoot(ctx, h)).To(Equal(restarted))
 		good := revision

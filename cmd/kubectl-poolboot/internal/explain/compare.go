@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,11 +106,6 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 	report := rollout.ReportOf(s.node)
 	for _, unit := range slices.Concat(report.FailingUnits, report.MissingUnits) {
 		b.addTask(unit.String())
-	}
-	if of, err := pool.OfRole(s.pools, b.Pool); err == nil {
-		if required := rollout.DescribeRebootRequired(s.config, of, time.Now()); required != "" {
-			b.addTask(required)
-		}
 	}
 	registered, err := s.register(b.Pool, synced)
 	if err != nil {
