@@ -132,6 +132,7 @@ var table = map[string]Outlook{
 	poolv1.ControlPlaneNotReadyReason:       Waits,
 	poolv1.EarlierPoolsPendingReason:        Waits,
 	poolv1.CanaryPendingReason:              Waits,
+	poolv1.ClusterLimitReason:               Waits,
 	poolv1.ApprovalPendingReason:            NeedsPerson,
 	poolv1.GateUnreadableReason:             NeedsPerson,
 }

@@ -188,7 +188,7 @@ func HasGates(p *poolv1.MachineConfigPool) bool {
 // isHeldByPools reports whether a reason of the condition UpdateGatesOpen is none of a gate, and the pool can still
 // have it.
 func isHeldByPools(p *poolv1.MachineConfigPool, reason string) bool {
-	return reason == poolv1.EarlierPoolsPendingReason || reason == poolv1.CanaryPendingReason && p.Spec.Updates.Canary.IsDefined()
+	return reason == poolv1.EarlierPoolsPendingReason || reason == poolv1.ClusterLimitReason || reason == poolv1.CanaryPendingReason && p.Spec.Updates.Canary.IsDefined()
 }
 
 // HoldOfGates returns why a gate, other pools of the cluster, or a canary prevent hosts of a pool from beginning

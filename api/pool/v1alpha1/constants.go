@@ -235,6 +235,9 @@ const (
 	// A pool of an earlier step of spec.updates.cluster.order is not ready, is not ready for long enough, or does not
 	// exist. The message names it: docs/updates.md#all-pools-of-a-cluster.
 	EarlierPoolsPendingReason = "EarlierPoolsPending"
+	// As many hosts of all pools are away as spec.updates.cluster of the worker pool allows, or hosts of another
+	// failure domain are. The message names some: docs/updates.md#all-pools-of-a-cluster.
+	ClusterLimitReason = "ClusterLimit"
 	// The hosts of spec.updates.canary have not completed their updates, or not for long enough, so no other host
 	// begins. The message names them: docs/updates.md#canaries.
 	CanaryPendingReason = "CanaryPending"

@@ -39,7 +39,7 @@ type MachineConfigPoolStatus struct {
 	// conditions are Ready, Updated, Updating, Degraded, RenderDegraded, NodeDegraded, UpdateGatesOpen and Paused.
 	// Paused is true while the Cluster or the pool is paused by Cluster API; it does not reflect spec.paused.
 	// UpdateGatesOpen exists only for a pool with update gates that were read, or that waits for other pools or
-	// for canaries.
+	// canaries.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -149,6 +149,14 @@ type MachineConfigPoolStatus struct {
 	// as after clusterctl move. Without it, they are built again.
 	// +optional
 	SlotsOpenTime *metav1.Time `json:"slotsOpenTime,omitempty"`
+
+	// slotIntents are hosts that other pools of the cluster are about to give slots. Only the worker pool has them, and
+	// only with a limit in spec.updates.cluster. Each pool writes them before its slots, so that no two pools count the
+	// same free place. Do not change them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5000
+	SlotIntents []SlotIntent `json:"slotIntents,omitempty"`
 
 	// staging are the hosts that download what their next update needs, at most spec.updates.staging.maxHosts, and
 	// those that have failed or have not answered for an hour, and try again without a place. A host gets a slot when

@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
 
 // UpdateApproval is who lets the hosts of a pool begin updates to another rendered config.
 //
@@ -18,6 +21,22 @@ const (
 //
 // +kubebuilder:validation:MinProperties=1
 type ClusterUpdateSettings struct {
+	// maxUnavailable is how many hosts of all pools together can be unavailable at a time because they are updated: a
+	// number, or a percentage of these hosts, rounded down. A result of 0 is 1. Hosts that are unavailable for other
+	// reasons count. The limits of the pools apply, too. If it is not set, only these apply.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9]?[0-9])%$')",message="it must be a number of at least 1, or a percentage such as \"10%\""
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+
+	// failureDomainLabel is the key of a Node label, such as example.com/rack. Of all pools together, only hosts with
+	// the same value are updated at a time.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="it must be a label key, such as example.com/rack"
+	FailureDomainLabel string `json:"failureDomainLabel,omitempty"`
+
 	// order are steps: hosts begin updates only when the pools of all earlier steps are ready. Pools that are in no
 	// step come last. While a pool of an earlier step is not ready, or does not exist, the condition UpdateGatesOpen of
 	// the later pools says so.
@@ -75,3 +94,34 @@ type CanarySettings struct {
 
 // IsDefined reports whether a pool has canaries.
 func (s *CanarySettings) IsDefined() bool { return s.Hosts > 0 || s.NodeSelector != nil }
+
+// HasLimit reports whether the settings limit how many hosts of all pools are updated at a time.
+func (s *ClusterUpdateSettings) HasLimit() bool {
+	return s.MaxUnavailable != nil || s.FailureDomainLabel != ""
+}
+
+// SlotIntent is a host that a pool is about to give a slot.
+type SlotIntent struct {
+	// pool is the name of the pool.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Pool string `json:"pool,omitempty"`
+
+	// poolVersion is the resourceVersion of the pool to which the write of the slot is locked. The intent counts only
+	// while the pool has this version.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	PoolVersion string `json:"poolVersion,omitempty"`
+
+	// host is the name of the host's PoolbootConfig.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Host string `json:"host,omitempty"`
+
+	// time is when the intent was written. It counts for 75 seconds at most.
+	// +required
+	Time *metav1.Time `json:"time,omitempty"`
+}

@@ -45,7 +45,7 @@ var (
 )
 
 // heldReasons are the reasons of conditions of a pool in which no host begins an update until something else changes.
-var heldReasons = sets.New(poolv1.ApprovalPendingReason, poolv1.CanaryPendingReason, poolv1.EarlierPoolsPendingReason, poolv1.GateClosedReason, poolv1.GateUnreadableReason, poolv1.RolloutBlockedReason, poolv1.RolloutPausedReason, poolv1.RolloutStoppedReason)
+var heldReasons = sets.New(poolv1.ApprovalPendingReason, poolv1.CanaryPendingReason, poolv1.ClusterLimitReason, poolv1.EarlierPoolsPendingReason, poolv1.GateClosedReason, poolv1.GateUnreadableReason, poolv1.RolloutBlockedReason, poolv1.RolloutPausedReason, poolv1.RolloutStoppedReason)
 
 // updatingState is the state of a Node that is not Ready because of an update of its host.
 const updatingState = "Updating"

@@ -35,18 +35,20 @@ type gates struct {
 	closed   *rollout.ClosedGate
 	// closedByCanary is why hosts that are no canaries can't begin theirs, or nil.
 	closedByCanary *rollout.ClosedGate
+	// closedByCluster is why some hosts can't begin theirs beside those of other pools, or nil.
+	closedByCluster *rollout.ClosedGate
 }
 
 // closed returns why hosts can't begin their updates, or nil.
 func (s *poolScope) closed() *rollout.ClosedGate {
-	return cmp.Or(s.gates.closed, s.gates.closedByCanary)
+	return cmp.Or(s.gates.closed, s.gates.closedByCluster, s.gates.closedByCanary)
 }
 
-// passGates returns those of the hosts that the order of the cluster's pools and the gates of the pool allow to get
-// slots for their targets: all if the gates are open, and otherwise only those that have begun, which get a newer
-// target, and those that return. The pool of the control plane always has a gate, which one host passes at a time. The
-// gates are read once per reconcile, and only if it matters. The cost is one request for each gate up to the first
-// closed one. With an error, it returns those that pass closed gates.
+// passGates returns those of the hosts that the order and the limit of the cluster's pools and the gates of the pool
+// allow to get slots for their targets: all that fit if the gates are open, and otherwise only those that have begun,
+// which get a newer target, and those that return. The pool of the control plane always has a gate, which one host
+// passes at a time. The gates are read once per reconcile, and only if it matters. The cost is one request for each
+// gate up to the first closed one. With an error, it returns those that pass closed gates.
 func (r *Updates) passGates(ctx context.Context, s *poolScope, hosts []string) ([]string, error) {
 	isControlPlane := pool.IsOfControlPlane(*s.pool)
 	var inUpdate []string
@@ -62,6 +64,15 @@ func (r *Updates) passGates(ctx context.Context, s *poolScope, hosts []string) (
 		return hosts, nil
 	}
 	closed, err := r.closedByOrder(ctx, s)
+	if err == nil && closed == nil {
+		if beginning, err = r.fitCluster(ctx, s, beginning); err == nil && len(beginning) == 0 {
+			return inUpdate, nil
+		}
+		hosts = slices.Clone(inUpdate)
+		for _, h := range beginning {
+			hosts = append(hosts, h.Name())
+		}
+	}
 	if err == nil && closed == nil {
 		closed, err = r.closedGate(ctx, s)
 	}

@@ -107,6 +107,9 @@ func (r *Updates) chooseHosts(ctx context.Context, s *poolScope) (again time.Dur
 		next = s.withoutHeld(next)
 	}
 	next, failed := r.passGates(ctx, s, next)
+	if failed == nil {
+		next, failed = r.declare(ctx, s, next)
+	}
 	s.take(next)
 	if s.isIncomplete {
 		again = earlier(again, targetRetry)
@@ -121,6 +124,9 @@ func (r *Updates) chooseHosts(ctx context.Context, s *poolScope) (again time.Dur
 		s.pool.Status.Staging = staging
 	}
 	s.pool.Status.SlotsOpenTime, s.pool.Status.StagedHostCount = open, s.countStaged()
+	if rollout.WorkerWithLimit(s.pools) == nil {
+		s.pool.Status.SlotIntents = nil
+	}
 	if failed == nil { // otherwise it is not known whether the gates are open
 		report = r.setGatesOpen(s)
 	}
@@ -180,6 +186,8 @@ type poolScope struct {
 	// slots are those of the pool, as they are to be written. slotOf has their indexes by the hosts.
 	slots  []poolv1.UpdateSlot
 	slotOf map[string]int
+	// limit is that for all pools, if it was looked at.
+	limit clusterLimit
 	// gates are the update gates, once they were read for this reconcile.
 	gates gates
 }
