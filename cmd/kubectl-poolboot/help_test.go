@@ -23,7 +23,7 @@ var (
 var _ = Describe("The help", func() {
 	It("of each command begins with the same verb in its short and its long text", func() {
 		eachCommand(func(cmd *cobra.Command) {
-			Expect(cmd.Short).To(MatchRegexp(`^(Apply|Approve|Ask|Convert|Explain|Hand|Hold|List|Print|Report|Show) .{10,80}[^.]$`), cmd.CommandPath())
+			Expect(cmd.Short).To(MatchRegexp(`^(Apply|Approve|Ask|Convert|Explain|Hand|Hold|List|Print|Report|Restart|Show) .{10,80}[^.]$`), cmd.CommandPath())
 			Expect(firstWord.FindString(cmd.Long)).To(Equal(firstWord.FindString(cmd.Short)), cmd.CommandPath())
 			Expect(cmd.Long).To(HaveSuffix("."), cmd.CommandPath())
 			Expect(cmd.HasSubCommands() || cmd.DisableFlagsInUseLine).To(BeTrue(), cmd.UseLine())
@@ -77,10 +77,10 @@ var _ = Describe("The help", func() {
 		commands := 0
 		eachCommand(func(cmd *cobra.Command) {
 			if f := cmd.Flags().Lookup("output"); f != nil {
-				Expect(f.Usage).To(MatchRegexp(`^format of the output, json[, ].*yaml.*; without it, (text|YAML|JSON.*)$`), cmd.CommandPath())
+				Expect(f.Usage).To(MatchRegexp(`^format of the output, (json[, ].*yaml.*|markdown); without it, (text|YAML|JSON.*)$`), cmd.CommandPath())
 				commands++
 			}
 		})
-		Expect(commands).To(Equal(16))
+		Expect(commands).To(Equal(17))
 	})
 })

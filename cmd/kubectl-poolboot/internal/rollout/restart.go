@@ -18,8 +18,8 @@ func newRestart(streams genericiooptions.IOStreams, to input.Connection) *cobra.
 	var reboot, kubelet bool
 	cmd := configureLive(&cobra.Command{
 		Use:   "restart POOL [--reboot | --kubelet]",
-		Short: "Reboot the hosts of a pool, or restart their kubelets",
-		Long: `Reboot the hosts of a pool without a change, by spec.updates.restart of the pool. Each is an update like any other: it
+		Short: "Restart the hosts of a pool, or only their kubelets",
+		Long: `Restart the hosts of a pool without a change, by spec.updates.restart of the pool. Each is an update like any other: it
 waits for a place of spec.maxUnavailable, the maintenance window, gates and the end of a pause, its Node is drained, and
 the next host follows when it is Ready again.
 
@@ -42,9 +42,9 @@ Where files in Git are applied to the cluster, set spec.updates.restart there in
 			return fmt.Errorf("patch spec.updates.restart of %s: %w", describe(p), err)
 		}
 		if hold := holdOf(p); hold != "" {
-			return cli.Say(streams.Out, "the hosts of %s are to %s, each when it is its turn. None begins yet: %s", describe(p), does, hold)
+			return cli.Say(streams.Out, "the hosts of %s are to %s, in their turn. None begins yet: %s", describe(p), does, hold)
 		}
-		return cli.Say(streams.Out, "the hosts of %s %s, each when it is its turn: see kubectl poolboot rollout status %s -n %s", describe(p), does, p.Name, p.Namespace)
+		return cli.Say(streams.Out, "the hosts of %s %s, in their turn: see kubectl poolboot rollout status %s -n %s", describe(p), does, p.Name, p.Namespace)
 	})
 	cmd.Flags().BoolVar(&reboot, "reboot", false, "drain and reboot the hosts (default)")
 	cmd.Flags().BoolVar(&kubelet, "kubelet", false, "restart the kubelets, without a drain")

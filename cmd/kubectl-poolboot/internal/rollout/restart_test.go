@@ -25,7 +25,7 @@ var _ = Describe("restart", func() {
 	It("requests a reboot by default, with another ID each time", func(ctx SpecContext) {
 		s := newSite(nil, done("a"))
 		Expect(clitest.ExpectSuccess(s.run("restart", "infra"))).To(Equal(
-			"the hosts of MachineConfigPool edge/infra reboot, each when it is its turn: see kubectl poolboot rollout status infra -n\nedge\n"))
+			"the hosts of MachineConfigPool edge/infra reboot, in their turn: see kubectl poolboot rollout status infra -n edge\n"))
 		first := requested(ctx, s)
 		Expect(first.Kind).To(Equal(poolv1.RestartReboot))
 		Expect(s.run("restart", "infra", "--reboot").Code).To(BeZero())
@@ -41,7 +41,7 @@ var _ = Describe("restart", func() {
 
 	It("says that a paused pool lets no host begin", func() {
 		Expect(clitest.ExpectSuccess(newSite(paused).run("restart", "infra"))).To(HavePrefix(
-			"the hosts of MachineConfigPool edge/infra are to reboot, each when it is its turn. None begins yet: the pool is paused"))
+			"the hosts of MachineConfigPool edge/infra are to reboot, in their turn. None begins yet: the pool is paused"))
 	})
 
 	It("is followed by status, which waits for hosts that were not told yet", func(ctx SpecContext) {
