@@ -30,9 +30,9 @@ const (
 	nextRelease  = "v0.1.1"
 )
 
-// upgradable is an earlier commit to upgrade from, as long as there is no tag of a release: the first whose probes give
-// slow Nodes time.
-const upgradable = "1bbd06d5600d724309070235732f12f17003b115"
+// upgradable is an earlier commit to upgrade from, as long as there is no tag of a release. Of a recent one, most is
+// compiled already.
+const upgradable = "ab35405edd00df5703c1858f62c0cea784559e75"
 
 var (
 	cluster *management.Cluster
@@ -79,7 +79,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Expect(cluster.LoadImages(ctx, archive)).To(Succeed())
 	}
 	AddReportEntry("management cluster", time.Since(start))
-}, NodeTimeout(10*time.Minute))
+}, NodeTimeout(20*time.Minute))
 
 // buildPrevious builds the release to upgrade from in a folder, from the last tag of a release or else an earlier
 // commit. A clone without its history has only this commit.
