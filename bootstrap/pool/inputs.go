@@ -44,9 +44,9 @@ func (in inputs) lineage() []*poolv1.MachineConfigPool {
 }
 
 // InputsHash returns a hash of the inputs of Render for a role: while it does not change, Render returns the same
-// result. It covers the specs of the pool and of its parent without spec.paused, and the generations of the
-// MachineConfigs that they select. The MachineConfigs must be as an API server returned them. The errors are those of
-// Render.
+// result. It covers the specs of the pool and of its parent without what they hand out instead of the
+// result, and the generations of the MachineConfigs that they select. The MachineConfigs must be as an API server
+// returned them. The errors are those of Render.
 func InputsHash(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (string, error) {
 	in, err := inputsOf(role, pools, configs)
 	if err != nil {
@@ -57,7 +57,7 @@ func InputsHash(role string, pools []poolv1.MachineConfigPool, configs []poolv1.
 	for _, of := range in.lineage() {
 		fmt.Fprintln(hash, of.Name)
 		spec := of.Spec
-		spec.Paused = nil
+		spec.Paused, spec.ConfigurationName = nil, ""
 		if err := specs.Encode(spec); err != nil {
 			return "", fmt.Errorf("MachineConfigPool %q: %w", of.Name, err)
 		}

@@ -46,6 +46,7 @@ var _ = Describe("Inputs", func() {
 		Entry("not when the pool is paused", func(c *cluster) {
 			c.pools[1].Spec.Paused, c.pools[1].Annotations = new(true), map[string]string{poolv1.PausedConfigurationAnnotation: "rendered-infra-0"}
 		}, false),
+		Entry("not when the pool hands out an earlier config", func(c *cluster) { c.pools[1].Spec.ConfigurationName = "rendered-infra-0" }, false),
 		Entry("not when another pool has changed", func(c *cluster) { c.pools[2].Spec.Paused = new(true) }, false),
 		Entry("not when another pool's MachineConfig has", func(c *cluster) { c.configs[2].Generation = 2 }, false),
 		Entry("not when metadata or the status of a MachineConfig has", func(c *cluster) { c.configs[1].ResourceVersion = "2" }, false),

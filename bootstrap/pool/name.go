@@ -65,8 +65,8 @@ func hashIn(name string) string {
 	return ""
 }
 
-// contentOf encodes a spec as JSON with sorted keys.
-func contentOf(spec poolv1.MachineConfigSpec) ([]byte, error) {
+// contentOf encodes a spec, or a part of one, as JSON with sorted keys.
+func contentOf(spec any) ([]byte, error) {
 	raw, err := json.Marshal(spec)
 	if err != nil {
 		return nil, err

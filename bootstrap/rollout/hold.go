@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -36,7 +37,7 @@ func Command(name string, p *poolv1.MachineConfigPool) string {
 func HoldOf(p *poolv1.MachineConfigPool, now time.Time) Hold {
 	if p.Spec.IsPaused() {
 		return Hold{Reason: poolv1.RolloutPausedReason,
-			Why: "the pool is paused: run " + Command("resume", p) + " to hand out what it renders. Until then, its hosts keep what they run"}
+			Why: "the pool is paused: run " + Command("resume", p) + " to hand out " + cmp.Or(p.Spec.ConfigurationName, "what it renders") + ". Until then, its hosts keep what they run"}
 	}
 	if why := notApproved(p); why != "" {
 		return Hold{Reason: poolv1.ApprovalPendingReason, Why: why}

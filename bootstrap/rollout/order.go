@@ -21,6 +21,9 @@ type EarlierPool struct {
 	Soak time.Duration
 	// field is where the worker pool names it.
 	field string
+	// laterIsPinned is true if spec.configurationName of the other pool names an earlier rendered config: this one need
+	// not prove that, so it can be pinned, too.
+	laterIsPinned bool
 }
 
 // EarlierPools returns the pools that must be ready before hosts of a pool begin updates, one of these pools of a
@@ -34,10 +37,14 @@ func EarlierPools(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool)
 		if slices.Contains(step.Pools, p.Spec.PoolRole) {
 			break
 		}
+		soak, isPinned := time.Duration(ptr.Deref(step.SoakSeconds, 0))*time.Second, p.Spec.ConfigurationName != ""
+		if isPinned {
+			soak = 0
+		}
 		for _, role := range step.Pools {
 			earlier = append(earlier, EarlierPool{
-				Role: role, Soak: time.Duration(ptr.Deref(step.SoakSeconds, 0)) * time.Second,
-				field: fmt.Sprintf("spec.updates.cluster.order[%d] of MachineConfigPool %s", i, worker.Name),
+				Role: role, Soak: soak,
+				field: fmt.Sprintf("spec.updates.cluster.order[%d] of MachineConfigPool %s", i, worker.Name), laterIsPinned: isPinned,
 			})
 		}
 	}
@@ -57,9 +64,15 @@ func (e EarlierPool) ClosedUntilReady(pools []poolv1.MachineConfigPool, configs 
 	switch {
 	case err != nil, ready == nil, p.Status.InputsHash != inputs, p.Status.ObservedGeneration != p.Generation:
 		return e.closed("MachineConfigPool %s has not rendered its present MachineConfigs: see its condition %s", p.Name, poolv1.RenderDegradedCondition)
-	case p.Status.Configuration.Name != p.Status.RenderedConfiguration:
+	case p.Status.Configuration.Name == p.Status.RenderedConfiguration:
+	case p.Spec.ConfigurationName != "" && !p.Spec.IsPaused():
+		if !e.laterIsPinned {
+			return e.closed("MachineConfigPool %s does not hand out what it renders: %s", p.Name, DescribePin(p))
+		}
+	default:
 		return e.closed("MachineConfigPool %s holds back what it renders: run %s", p.Name, Command("resume", p))
-	case ready.Status != metav1.ConditionTrue:
+	}
+	if ready.Status != metav1.ConditionTrue {
 		return e.closed("MachineConfigPool %s is not ready (%s): see %s", p.Name, ready.Reason, Command("status", p))
 	}
 	if until := ready.LastTransitionTime.Add(e.Soak); until.After(now) {

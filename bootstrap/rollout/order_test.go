@@ -115,6 +115,22 @@ var _ = Describe("The order of a cluster's pools", func() {
 			`the Cluster has no MachineConfigPool of role "canary": create it, or correct the role, or take it out of the order`),
 	)
 
+	It("holds the later pools while a pool is pinned, but not one that is pinned, too: both return", func() {
+		canary := of("canary")
+		canary.Spec.ConfigurationName, canary.Status.Configuration.Name = "rendered-earlier", "rendered-earlier"
+		canary.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
+		canary.Status.Conditions = append(canary.Status.Conditions, metav1.Condition{Type: poolv1.PinnedCondition, Status: metav1.ConditionTrue, ObservedGeneration: canary.Generation,
+			Message: "the pool hands out rendered-earlier"})
+		Expect(closed("worker")).To(Equal(first + "MachineConfigPool canary does not hand out what it renders: the pool hands out rendered-earlier"))
+
+		of("worker").Spec.ConfigurationName = "rendered-earlier"
+		Expect(closed("worker")).To(BeEmpty(), "it has nothing that the canary had to prove, so soakSeconds does not count either")
+		canary.Status.Conditions[0].Status = metav1.ConditionFalse
+		Expect(closed("worker")).To(HavePrefix(first + "MachineConfigPool canary is not ready"))
+		canary.Status.Conditions[0].Status, canary.Spec.Paused, canary.Status.Configuration.Name = metav1.ConditionTrue, new(true), "rendered-other"
+		Expect(closed("worker")).To(HavePrefix(first + "MachineConfigPool canary holds back what it renders"))
+	})
+
 	It("holds the later pools if the pool of a step exists twice", func() {
 		pools = append(pools, *of("canary"))
 		pools[len(pools)-1].Name = "canary-2"

@@ -30,6 +30,9 @@ func MachineConfigPool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfi
 	errs = append(errs, windowErrs...)
 	errs = append(errs, rollout.CheckGates(p.Spec.Updates.Gates, spec.Child("updates", "gates"))...)
 	errs = append(errs, PausedConfiguration(p)...)
+	if name := p.Spec.ConfigurationName; name != "" && !pool.IsRenderedNameOf(p.Name, name) {
+		errs = append(errs, NotRendered(p))
+	}
 	for _, other := range others {
 		if pool.SameRole(&other, p) {
 			errs = append(errs, field.Invalid(spec.Child("poolRole"), p.Spec.PoolRole, fmt.Sprintf(
@@ -50,6 +53,12 @@ func PausedConfiguration(p *poolv1.MachineConfigPool) field.ErrorList {
 	}
 	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations").Key(poolv1.PausedConfigurationAnnotation), name, fmt.Sprintf(
 		"it is no name of a rendered config of this pool: use one that %s -o wide lists, or leave it out", rollout.Command("history", p)))}
+}
+
+// NotRendered returns the error about a spec.configurationName that names no rendered config of the pool.
+func NotRendered(p *poolv1.MachineConfigPool) *field.Error {
+	return field.Invalid(field.NewPath("spec", "configurationName"), p.Spec.ConfigurationName, fmt.Sprintf(
+		"it is no rendered config of this pool that exists: use one that %s -o wide lists, or leave it out", rollout.Command("history", p)))
 }
 
 // validateMembership validates that the derived labels of the pool select no other pool, and that those of other pools

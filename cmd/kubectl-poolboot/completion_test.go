@@ -70,6 +70,7 @@ var _ = Describe("The shell's completion", func() {
 		Entry("boots by their hosts", words("rack1-u12"), "boots", "ra"),
 		Entry("boots by their PoolbootConfigs", words("infra-a-config"), "boots", "infra-a-"),
 		Entry("rendered configs of a pool", words("rendered-infra-1"), "rollout", "pause", "infra", "--configuration", ""),
+		Entry("rendered configs of a pool to return to", words("rendered-infra-1"), "rollout", "undo", "infra", "--to", ""),
 		Entry("hosts of a pool", words("host-1"), "rollout", "retry", "infra", "--host", ""),
 		Entry("further boots", words("edge-7", "infra-a", "infra-b"), "boots", "infra-a", ""),
 		Entry("boots of another namespace", words("elsewhere"), "boots", "-n", "far", ""),

@@ -31,7 +31,7 @@ var endsWithRemedy = regexp.MustCompile(`(: |, |; |\n)(and |or )?([Uu]se|add|ask
 var liveCommands = []string{
 	"boots", "boots infra-a --watch", "diff -f pool.yaml", "explain host rack1-u12", "explain machine infra-a", "explain node infra-a", "move-check",
 	"pointer edge --host edge-7", "render --live --pool infra", "report", "rollout approve infra", "rollout history infra", "rollout pause infra", "rollout plan infra",
-	"rollout resume infra", "rollout retry infra", "rollout status", "rollout status infra", "rollout status infra --watch", "rollout status --watch",
+	"rollout resume infra", "rollout retry infra", "rollout status", "rollout status infra", "rollout status infra --watch", "rollout status --watch", "rollout undo infra",
 }
 
 // apiServer answers discovery with the versions of groups, and every other request with a status.
@@ -198,6 +198,7 @@ var _ = Describe("An error ends with what to do, and has its exit code,", func()
 		Entry("a pool to approve", `MachineConfigPool "nope"`, "rollout approve nope"),
 		Entry("a pool to pause", `MachineConfigPool "nope"`, "rollout pause nope"),
 		Entry("a rendered config", "--configuration: MachineConfigPool edge/infra has no rendered config nope", "rollout pause infra --configuration nope"),
+		Entry("a rendered config to return to", "--to: MachineConfigPool edge/infra has no rendered config nope", "rollout undo infra --to nope"),
 		Entry("a host to retry", "--host: MachineConfigPool edge/infra has no running host nope", "rollout retry infra --host nope"),
 		Entry("a kubeconfig of another cluster", "nope", "move-check --to-kubeconfig nope"),
 		Entry("a file", "nope", "plan --from nope --to nope"),

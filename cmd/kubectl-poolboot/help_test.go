@@ -65,7 +65,7 @@ var _ = Describe("The help", func() {
 				if begins[f.Name] == "" {
 					begins[f.Name] = firstWord.FindString(f.Usage)
 				}
-				if f.Name != "node" { // a file of which, which reads no cluster, and a name of diff
+				if f.Name != "node" && f.Name != "to" { // a file of which and plan, which read no cluster, and a name of diff and undo
 					Expect(firstWord.FindString(f.Usage)).To(Equal(begins[f.Name]), where)
 				}
 			})

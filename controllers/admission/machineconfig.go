@@ -80,8 +80,9 @@ func (w *MachineConfig) ValidateUpdate(ctx context.Context, before, config *pool
 	return validate(config, pools)
 }
 
-// ValidateDelete refuses only the deletion of the rendered config that a paused pool hands out. Other rendered configs
-// in use are rendered again. This one cannot be rendered again after its MachineConfigs have changed.
+// ValidateDelete refuses only the deletion of the rendered config that a paused pool hands out, or that
+// spec.configurationName of a pool names. Other rendered configs in use are rendered again. These cannot be rendered
+// again after their MachineConfigs have changed.
 func (w *MachineConfig) ValidateDelete(ctx context.Context, config *poolv1.MachineConfig) (admission.Warnings, error) {
 	key := client.ObjectKey{Namespace: config.Namespace, Name: config.Labels[poolv1.RenderedForLabel]}
 	if _, isMoved := config.Annotations[clusterctlv1.DeleteForMoveAnnotation]; isMoved || key.Name == "" {
@@ -98,12 +99,19 @@ func (w *MachineConfig) ValidateDelete(ctx context.Context, config *poolv1.Machi
 	if handedOut == "" { // not set yet
 		handedOut = p.Status.Configuration.Name
 	}
-	if !p.Spec.IsPaused() || !p.DeletionTimestamp.IsZero() || handedOut != config.Name {
+	how := ""
+	switch {
+	case p.Spec.IsPaused() && handedOut == config.Name:
+		how = fmt.Sprintf("the paused MachineConfigPool %s hands it out", p.Name)
+	case p.Spec.ConfigurationName == config.Name:
+		how = fmt.Sprintf("spec.configurationName of MachineConfigPool %s names it", p.Name)
+	}
+	if how == "" || !p.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
 	if deleted, err := isClusterDeleted(ctx, w.Reader, p); err != nil || deleted {
 		return nil, err
 	}
 	return nil, apierrors.NewForbidden(poolv1.GroupVersion.WithResource("machineconfigs").GroupResource(), config.Name,
-		fmt.Errorf("the paused MachineConfigPool %s hands it out, and cannot render it again after its MachineConfigs have changed: first run %s", p.Name, rollout.Command("resume", p)))
+		fmt.Errorf("%s, and the pool cannot render it again after its MachineConfigs have changed: first run %s", how, rollout.Command("resume", p)))
 }

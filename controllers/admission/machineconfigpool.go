@@ -8,10 +8,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -50,16 +52,39 @@ func (w *MachineConfigPool) otherPools(ctx context.Context, p *poolv1.MachineCon
 	}), nil
 }
 
-// ValidateUpdate validates a changed spec as ValidateCreate does, and otherwise only a changed annotation.
+// ValidateUpdate validates a changed spec as ValidateCreate does, and otherwise only a changed annotation. A rendered
+// config that the pool is to hand out from now on must exist. When a pool is created, as by clusterctl move, it exists
+// before its rendered configs.
 func (w *MachineConfigPool) ValidateUpdate(ctx context.Context, before, p *poolv1.MachineConfigPool) (admission.Warnings, error) {
 	const annotation = poolv1.PausedConfigurationAnnotation
 	switch {
 	case !isUnchanged(p, before.Spec, p.Spec):
+		if before.Spec.ConfigurationName != p.Spec.ConfigurationName {
+			if err := w.checkConfigurationName(ctx, p); err != nil {
+				return nil, err
+			}
+		}
 		return w.ValidateCreate(ctx, p)
 	case !isUnchanged(p, before.Annotations[annotation], p.Annotations[annotation]):
 		return nil, invalid(poolv1.GroupVersion.WithKind("MachineConfigPool"), p, validation.PausedConfiguration(p))
 	}
 	return nil, nil
+}
+
+// checkConfigurationName refuses a spec.configurationName that names no rendered config of the pool.
+func (w *MachineConfigPool) checkConfigurationName(ctx context.Context, p *poolv1.MachineConfigPool) error {
+	key := client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ConfigurationName}
+	if !pool.IsRenderedNameOf(p.Name, key.Name) { // ValidateCreate refuses it, or there is none
+		return nil
+	}
+	rendered, err := workload.GetIfExists[poolv1.MachineConfig](ctx, w.Reader, key)
+	switch {
+	case err != nil:
+		return apierrors.NewInternalError(fmt.Errorf("MachineConfig %s: %w", key, err))
+	case rendered == nil || rendered.Labels[poolv1.RenderedForLabel] != p.Name:
+		return invalid(poolv1.GroupVersion.WithKind("MachineConfigPool"), p, field.ErrorList{validation.NotRendered(p)})
+	}
+	return nil
 }
 
 // warnings returns warnings about settings that are allowed but probably a mistake.

@@ -149,6 +149,31 @@ var _ = Describe("MachineConfigPool webhook", func() {
 		Expect(newWebhook().ValidateUpdate(ctx(), before, p)).Error().NotTo(HaveOccurred())
 	})
 
+	It("refuses that a pool is to hand out what is no rendered config of it, or does not exist", func() {
+		const hash = "6db67f471f5b8ea1b6a6ed0ff73d6a3e"
+		before := newPool("infra", "infra")
+		pinned := func(name string) *poolv1.MachineConfigPool {
+			p := before.DeepCopy()
+			p.Spec.ConfigurationName = name
+			return p
+		}
+		own := config("rendered-infra-"+hash, map[string]string{poolv1.RenderedForLabel: "infra"})
+		for _, name := range []string{"blah", "infra@6db67f47", "rendered-infra-x", "rendered-infra-gpu-" + hash} {
+			Expect(newWebhook(own).ValidateUpdate(ctx(), before, pinned(name))).Error().To(beRefusedAt("spec.configurationName", name, "rollout history infra", "leave it out"))
+			Expect(newWebhook(own).ValidateCreate(ctx(), pinned(name))).Error().To(beRefusedAt("spec.configurationName"))
+		}
+		foreign := config(own.Name, map[string]string{poolv1.RenderedForLabel: "gpu"})
+		for _, w := range []*MachineConfigPool{newWebhook(), newWebhook(foreign)} {
+			Expect(w.ValidateUpdate(ctx(), before, pinned(own.Name))).Error().To(beRefusedAt("spec.configurationName", own.Name, "that exists"))
+			Expect(w.ValidateCreate(ctx(), pinned(own.Name))).Error().NotTo(HaveOccurred(), "clusterctl move creates the pool first")
+			changed := pinned(own.Name)
+			changed.Spec.Paused = new(true)
+			Expect(w.ValidateUpdate(ctx(), pinned(own.Name), changed)).Error().NotTo(HaveOccurred(), "the condition reports it")
+			Expect(w.ValidateUpdate(ctx(), pinned(own.Name), before)).Error().NotTo(HaveOccurred())
+		}
+		Expect(newWebhook(own).ValidateUpdate(ctx(), before, pinned(own.Name))).Error().NotTo(HaveOccurred())
+	})
+
 	It("refuses a label rule for a label by which another pool selects its Nodes", func() {
 		gpu := newPool("gpu", "gpu", nodeSelector(map[string]string{"example.com/site": "a"}))
 		infra := newPool("infra", "infra", nodeLabelRules(nodev1.NodeLabelRule{Key: "example.com/site", ValueExpression: `"a"`}))

@@ -168,6 +168,16 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 			Expect(remove(rendered(), cluster(), named)).To(Succeed())
 		})
 
+		It("is refused for the one that spec.configurationName of its pool names", func() {
+			pinned := paused(false, "rendered-infra-1")
+			pinned.Spec.ConfigurationName = "rendered-infra-0"
+			err := remove(rendered(), cluster(), pinned)
+			Expect(apierrors.IsForbidden(err)).To(BeTrue())
+			Expect(err).To(MatchError(And(ContainSubstring("spec.configurationName of MachineConfigPool infra names it"), ContainSubstring("kubectl poolboot rollout resume infra -n "))))
+			pinned.Spec.ConfigurationName = "rendered-infra-2"
+			Expect(remove(rendered(), cluster(), pinned)).To(Succeed())
+		})
+
 		It("is allowed if the pool or its Cluster does not exist, or if clusterctl has moved the config", func() {
 			Expect(remove(rendered(), cluster())).To(Succeed())
 			Expect(remove(rendered(), paused(true, "rendered-infra-0"))).To(Succeed())

@@ -214,9 +214,20 @@ func (s *scope) countMachines() (n counts) {
 	return n
 }
 
-// target returns the rendered config that all Machines of the pool are to run: what it renders, paused or not, or what
-// it hands out while it cannot be rendered.
+// target returns the rendered config that all Machines of the pool are to run, paused or not: what spec.configurationName
+// names, what the pool renders, or what it hands out while that is not possible.
 func (s *scope) target() string {
+	switch {
+	case s.pinned != "":
+		return s.pinned
+	case s.pool.Spec.ConfigurationName != "":
+		return s.pool.Status.Configuration.Name
+	}
+	return s.renders()
+}
+
+// renders returns the rendered config of the pool, or what it hands out while it cannot be rendered.
+func (s *scope) renders() string {
 	if s.rendered != nil {
 		return s.rendered.Name
 	}

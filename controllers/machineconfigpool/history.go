@@ -124,6 +124,7 @@ func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 	names = map[string]bool{s.pool.Status.Configuration.Name: true}
 	for i := range u.pools.Items {
 		names[u.pools.Items[i].Annotations[poolv1.PausedConfigurationAnnotation]] = true
+		names[u.pools.Items[i].Spec.ConfigurationName] = true
 		if c := u.pools.Items[i].Status.Configuration; c.IsDefined() {
 			names[c.Name] = true
 		}

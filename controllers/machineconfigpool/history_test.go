@@ -110,6 +110,11 @@ var _ = Describe("Rendered configs", func() {
 			m.Status.Update.Desired.Name = name
 			Expect(s.Create(ctx(), m)).To(Succeed())
 		}),
+		Entry("a pool that is to hand it out instead of what it renders, also if it can't", func(name string) {
+			p := newPool("other", "other", 0)
+			p.Spec.ConfigurationName = name
+			Expect(s.Create(ctx(), p)).To(Succeed())
+		}),
 		Entry("a pool that hands it out", func(name string) {
 			p := newPool("other", "other", 0)
 			p.Status.Configuration = poolv1.PoolConfiguration{Name: name}

@@ -102,8 +102,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	s.render()
-	s.setPausedConfiguration()
 	created, err := r.ensureRendered(ctx, s)
+	err = errors.Join(err, r.checkPinned(ctx, s))
+	s.setPausedConfiguration()
 	s.setOwner()
 	if err = errors.Join(err, r.checkPausedConfiguration(ctx, s), r.write(ctx, before, s)); err == nil {
 		s.cache.joined = s.counted.names
@@ -190,7 +191,12 @@ func (r *Reconciler) reportChanges(before *poolv1.MachineConfigPool, s *scope, c
 		}
 		return
 	}
-	if created || !equality.Semantic.DeepEqual(before.Status.Configuration, s.pool.Status.Configuration) {
+	isOther := !equality.Semantic.DeepEqual(before.Status.Configuration, s.pool.Status.Configuration)
+	if isPinned(s.pool) && isOther {
+		r.Recorder.Eventf(s.pool, nil, corev1.EventTypeNormal, poolv1.PinnedCondition, "Render", "%s", rollout.DescribePin(s.pool))
+		return
+	}
+	if created || isOther {
 		r.Recorder.Eventf(s.pool, nil, corev1.EventTypeNormal, poolv1.RenderedReason, "Render", "%s", s.renderedMessage())
 	}
 }
@@ -225,9 +231,12 @@ type scope struct {
 	again time.Duration
 	// rendered is the rendered config, nil if there is a problem.
 	rendered *pool.Rendered
+	// pinned is what spec.configurationName names, if it can be handed out, or "". pinProblem is why it can't, or "".
+	pinned, pinProblem string
 	// pausedConfigurationInvalid is true if what the paused pool is to hand out cannot be handed out.
 	pausedConfigurationInvalid bool
-	// problem is why the pool cannot be rendered, or cannot hand out what its annotation names. It is nil if it can.
+	// problem is why the pool cannot be rendered, or cannot hand out what its annotation or spec.configurationName names.
+	// It is nil if it can.
 	problem *problem
 }
 

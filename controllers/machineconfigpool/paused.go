@@ -50,10 +50,8 @@ func (s *scope) configurationAtPause() string {
 	switch {
 	case previous != "" && (runs[previous]+changes[previous] > 0 || len(earlier) == 0):
 		return previous
-	case len(earlier) == 0 && s.rendered != nil:
-		return s.rendered.Name
 	case len(earlier) == 0:
-		return ""
+		return s.target()
 	}
 	return slices.MaxFunc(earlier, func(a, b poolv1.MachineConfig) int {
 		return cmp.Or(cmp.Compare(changes[a.Name], changes[b.Name]), cmp.Compare(runs[a.Name], runs[b.Name]), pool.CompareAge(&a, &b))
@@ -75,22 +73,32 @@ func (s *scope) owns(c *poolv1.MachineConfig) bool {
 	return renderedFor(c) == s.pool.Name
 }
 
-// configuration returns what the Machines of the pool boot with: the rendered config, what a paused pool holds, or the
-// previous one if the pool cannot be rendered. It is empty while none of these is known.
+// configuration returns what the Machines of the pool boot with: what a paused pool holds, what spec.configurationName
+// names, the rendered config, or the previous one if that cannot be handed out. It is empty while none of these is
+// known.
 func (s *scope) configuration() poolv1.PoolConfiguration {
 	current := s.pool.Status.Configuration
 	paused := s.pool.Annotations[poolv1.PausedConfigurationAnnotation]
 	switch {
-	case s.pausedConfigurationInvalid || paused != "" && current.Name == paused:
+	case s.pausedConfigurationInvalid || paused != "" && current.Name == paused || s.pool.Spec.IsPaused() && paused == "":
 		return current
-	case paused != "" && (s.rendered == nil || s.rendered.Name != paused):
-		return poolv1.PoolConfiguration{Name: paused}
-	case s.rendered == nil || s.pool.Spec.IsPaused() && paused == "":
-		return current
+	case paused != "":
+		return s.withSource(paused)
 	}
-	c := poolv1.PoolConfiguration{Name: s.rendered.Name}
-	for _, name := range s.rendered.Source {
-		c.Source = append(c.Source, poolv1.MachineConfigSource{Name: name})
+	return s.withSource(s.target())
+}
+
+// withSource returns a rendered config of the pool and the MachineConfigs that were merged into it, if they are known.
+func (s *scope) withSource(name string) poolv1.PoolConfiguration {
+	c := s.pool.Status.Configuration
+	switch {
+	case s.rendered != nil && s.rendered.Name == name:
+		c = poolv1.PoolConfiguration{Name: name}
+		for _, name := range s.rendered.Source {
+			c.Source = append(c.Source, poolv1.MachineConfigSource{Name: name})
+		}
+	case c.Name != name || len(c.Source) == 0:
+		c = poolv1.PoolConfiguration{Name: name, Source: pool.SourcesOf(s.config(name))}
 	}
 	return c
 }

@@ -80,6 +80,13 @@ func (r *Reconciler) createRendered(ctx context.Context, s *scope) (bool, error)
 		},
 		Spec: s.rendered.Spec,
 	}
+	from, err := pool.RenderedFrom(s.pool.Spec.PoolRole, s.pools, s.configs)
+	if err != nil {
+		return false, err
+	}
+	if from != "" || len(s.rendered.Source) == 0 {
+		config.Annotations = map[string]string{poolv1.RenderedFromAnnotation: from}
+	}
 	if err := controllerutil.SetControllerReference(s.pool, config, r.Client.Scheme()); err != nil {
 		return false, err
 	}
@@ -101,24 +108,9 @@ func (r *Reconciler) checkPausedConfiguration(ctx context.Context, s *scope) err
 	if name == "" || s.rendered != nil && s.rendered.Name == name {
 		return nil
 	}
-	key := client.ObjectKey{Namespace: s.pool.Namespace, Name: name}
-	config, err := workload.GetIfExists[poolv1.MachineConfig](ctx, r.Client, key, client.UnsafeDisableDeepCopy)
-	isName := len(validation.IsDNS1123Subdomain(name)) == 0 // otherwise the API server cannot be asked for it
-	if err == nil && config == nil && isName {              // the cache can be stale, as just after clusterctl move
-		config, err = workload.GetIfExists[poolv1.MachineConfig](ctx, r.APIReader, key)
-	}
-	cause := ""
-	switch {
-	case err != nil:
-		return fmt.Errorf("MachineConfig %s: %w", key, err)
-	case config == nil:
-		cause = "does not exist: apply it from a backup, "
-	case !s.owns(config):
-		cause = "is not a rendered config of this pool: "
-	case !s.cache.contentMatchesName(s.pool.Name, config):
-		cause = "has content that does not match its name: "
-	default:
-		return nil
+	cause, err := r.whyNotHandedOut(ctx, s, name)
+	if err != nil || cause == "" {
+		return err
 	}
 	s.pausedConfigurationInvalid = true
 	if s.problem == nil {
@@ -127,6 +119,28 @@ func (r *Reconciler) checkPausedConfiguration(ctx context.Context, s *scope) err
 			poolv1.PausedConfigurationAnnotation, name, cause, rollout.Command("pause", s.pool), rollout.Command("history", s.pool), rollout.Command("resume", s.pool))}
 	}
 	return nil
+}
+
+// whyNotHandedOut returns why the pool can't hand out a MachineConfig that a user named, up to the remedy, or "" if it
+// can.
+func (r *Reconciler) whyNotHandedOut(ctx context.Context, s *scope, name string) (cause string, err error) {
+	key := client.ObjectKey{Namespace: s.pool.Namespace, Name: name}
+	config, err := workload.GetIfExists[poolv1.MachineConfig](ctx, r.Client, key, client.UnsafeDisableDeepCopy)
+	isName := len(validation.IsDNS1123Subdomain(name)) == 0 // otherwise the API server cannot be asked for it
+	if err == nil && config == nil && isName {              // the cache can be stale, as just after clusterctl move
+		config, err = workload.GetIfExists[poolv1.MachineConfig](ctx, r.APIReader, key)
+	}
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("MachineConfig %s: %w", key, err)
+	case config == nil:
+		return "does not exist: apply it from a backup, ", nil
+	case !s.owns(config):
+		return "is not a rendered config of this pool: ", nil
+	case !s.cache.contentMatchesName(s.pool.Name, config):
+		return "has content that does not match its name: ", nil
+	}
+	return "", nil
 }
 
 var renderSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -152,6 +166,8 @@ type renderCache struct {
 	// that predictedWith identifies.
 	predictions   map[prediction]update.Effect
 	predictedWith string
+	// misfits are why the pool renders something else than it hands out.
+	misfits misfits
 	// stuckSince is since when no host is updated, while others wait and some could not be updated, in a pool with
 	// failure domains. It is zero otherwise.
 	stuckSince time.Time

@@ -23,7 +23,7 @@ func (s *scope) setStatus() {
 	status.ObservedGeneration = s.pool.Generation
 	before := status.Configuration
 	status.Configuration = s.configuration()
-	status.RenderedConfiguration = s.target()
+	status.RenderedConfiguration = s.renders()
 	s.setHistory(before, metav1.Now())
 	status.InputsHash, _ = pool.InputsID(s.pool.Spec.PoolRole, s.pools, s.configs) // the problem of the pool has the error
 	n := s.countMachines()
@@ -37,6 +37,7 @@ func (s *scope) setStatus() {
 	status.RebootRequiredHostCount = &n.needReboot
 	s.setRollout(n, metav1.Now())
 	s.setPrediction(n)
+	s.setPinned()
 	s.setUpdated(n)
 	s.setDegraded(n)
 	s.setReady()
@@ -127,7 +128,7 @@ func (s *scope) setUpdated(n counts) {
 	case n.ready < n.total:
 		set(false, !paused, poolv1.HostsUnavailableReason, n.pendingMessage(s.pool))
 	default:
-		set(true, false, poolv1.AllHostsUpdatedReason, fmt.Sprintf("%d of %d hosts run %s", n.updated, n.total, target)+n.agentlessMessage()+n.disksMessage()+n.freeMessage())
+		set(true, false, poolv1.AllHostsUpdatedReason, fmt.Sprintf("%d of %d hosts run %s", n.updated, n.total, target)+s.pinnedMessage()+n.agentlessMessage()+n.disksMessage()+n.freeMessage())
 	}
 }
 
@@ -209,7 +210,7 @@ func (s *scope) setCapacity(n counts, now time.Time) {
 // maxReplaced is how many hosts that must be replaced are named in the status.
 const maxReplaced = 10
 
-// setPrediction predicts what the change to what the pool renders does to the running hosts that run something else. A
+// setPrediction predicts what the change to what the pool is to hand out next does to the running hosts that run something else. A
 // paused pool has it too: so it is known before the rollout starts. Hosts with the same rendered config have the same
 // prediction, so the cost grows with the number of these configs, and not with that of the hosts.
 func (s *scope) setPrediction(n counts) {

@@ -84,6 +84,12 @@ const ClusterIdentityAnnotation = "poolboot.io/cluster-identity"
 // Machines boot with. Poolboot writes it unless a user did, and removes it when the pool is no longer paused.
 const PausedConfigurationAnnotation = "poolboot.io/paused-configuration"
 
+// RenderedFromAnnotation is on a rendered config and lists what it was rendered from: the MachineConfigs in the order of
+// the merge, and the pools with settings in spec.kubelet, each with the beginning of a hash of its content. Poolboot
+// writes it when it creates the rendered config. It is for messages: nothing else depends on it. It is absent if the
+// list is too long.
+const RenderedFromAnnotation = "poolboot.io/rendered-from"
+
 // ApprovedConfigurationAnnotation is on a MachineConfigPool with spec.updates.approval Manual and names the rendered
 // config of this pool to which hosts can begin updates. A user writes it, as by kubectl poolboot rollout approve.
 const ApprovedConfigurationAnnotation = "poolboot.io/approved-configuration"
@@ -153,8 +159,8 @@ const (
 	// UpdatingCondition is true when the pool is not Updated and not paused.
 	UpdatingCondition = "Updating"
 	// RenderDegradedCondition is true when the pool's MachineConfigs can't be rendered, or when the annotation
-	// poolboot.io/paused-configuration names no rendered config of the pool. The message names the MachineConfig and
-	// the field in it.
+	// poolboot.io/paused-configuration or spec.configurationName names no rendered config of the pool. The message
+	// names the MachineConfig and the field in it.
 	RenderDegradedCondition = "RenderDegraded"
 	// NodeDegradedCondition is true when a host of the pool requires a user's action. The message names the hosts and
 	// the action for each.
@@ -165,6 +171,9 @@ const (
 	// cluster or canaries prevent hosts from beginning their updates. The message says which. It is true if the gates
 	// were open when hosts began updates last.
 	UpdateGatesOpenCondition = "UpdateGatesOpen"
+	// PinnedCondition is true while the pool hands out what spec.configurationName names. The message names the
+	// MachineConfigs because of which the pool renders something else. It does not exist without the field.
+	PinnedCondition = "Pinned"
 )
 
 // Reasons of the conditions of a MachineConfigPool.
@@ -200,6 +209,9 @@ const (
 	// The annotation poolboot.io/paused-configuration names no rendered config of the pool. Name one, or set
 	// spec.paused to false: docs/pools.md#paused-pools.
 	PausedConfigurationInvalidReason = "PausedConfigurationInvalid"
+	// spec.configurationName names no rendered config of the pool that exists. Name one, or leave it out:
+	// docs/updates.md#return-to-an-earlier-configuration.
+	PinnedConfigurationInvalidReason = "PinnedConfigurationInvalid"
 	// The Cluster of the pool does not exist. Create it, or correct clusterName.
 	ClusterNotFoundReason = "ClusterNotFound"
 	// The Cluster has no pool worker. Create it.
@@ -208,6 +220,16 @@ const (
 	DuplicateRoleReason = "DuplicateRole"
 	// Nothing is wrong.
 	AsExpectedReason = "AsExpected"
+)
+
+// Reasons of the condition Pinned of a MachineConfigPool. It is False with RolloutPausedReason or
+// PinnedConfigurationInvalidReason while the pool does not hand out what spec.configurationName names.
+const (
+	// The pool renders something else than spec.configurationName. Change or revert the MachineConfigs that the message
+	// names, and run kubectl poolboot rollout resume: docs/updates.md#return-to-an-earlier-configuration.
+	ConfigurationDiffersReason = "ConfigurationDiffers"
+	// The pool renders what spec.configurationName names. Run kubectl poolboot rollout resume.
+	ConfigurationSameReason = "ConfigurationSame"
 )
 
 // Reasons of the condition Ready of a MachineConfig.

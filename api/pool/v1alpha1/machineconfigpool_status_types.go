@@ -21,8 +21,8 @@ type PoolConfiguration struct {
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
 	Name string `json:"name,omitempty"`
 
-	// source lists the MachineConfigs that were merged, in order. It is empty if a paused pool was set back to an
-	// earlier rendered config.
+	// source lists the MachineConfigs that were merged, in order. It is empty if they are not known, as of an earlier
+	// rendered config that has no record of them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
@@ -36,8 +36,9 @@ func (c *PoolConfiguration) IsDefined() bool { return c.Name != "" }
 //
 // +kubebuilder:validation:MinProperties=1
 type MachineConfigPoolStatus struct {
-	// conditions are Ready, Updated, Updating, Degraded, RenderDegraded, NodeDegraded, UpdateGatesOpen and Paused.
-	// Paused is true while the Cluster or the pool is paused by Cluster API; it does not reflect spec.paused.
+	// conditions are Ready, Updated, Updating, Degraded, RenderDegraded, NodeDegraded, UpdateGatesOpen, Pinned and
+	// Paused. Paused is true while the Cluster or the pool is paused by Cluster API; it does not reflect spec.paused.
+	// Pinned exists only for a pool with spec.configurationName.
 	// UpdateGatesOpen exists only for a pool with update gates that were read, or that waits for other pools or
 	// canaries.
 	// +optional
@@ -55,8 +56,8 @@ type MachineConfigPoolStatus struct {
 	// +optional
 	Configuration PoolConfiguration `json:"configuration,omitempty,omitzero"`
 
-	// renderedConfiguration is the name of the rendered config that the pool rendered last, which updatedHostCount
-	// counts. It differs from configuration while a paused pool holds it back.
+	// renderedConfiguration is the name of the rendered config that the pool rendered last. It differs from
+	// configuration while a paused pool holds it back, or spec.configurationName names another one.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -81,9 +82,10 @@ type MachineConfigPoolStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	HostCount *int32 `json:"hostCount,omitempty"`
 
-	// updatedHostCount is the number of the pool's hosts that run the config that the pool rendered last. As in
-	// OpenShift, this also applies to a paused pool, which holds that config back. Running hosts on which something
-	// else is to be updated, such as the flags of the kubelet, are not among them.
+	// updatedHostCount is the number of the pool's hosts that run the config that the pool rendered last, or the one
+	// that spec.configurationName names. As in OpenShift, this also applies to a paused pool, which holds that config
+	// back. Running hosts on which something else is to be updated, such as the flags of the kubelet, are not among
+	// them.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	UpdatedHostCount *int32 `json:"updatedHostCount,omitempty"`
@@ -132,8 +134,8 @@ type MachineConfigPoolStatus struct {
 	// +optional
 	Rollout PoolRollout `json:"rollout,omitempty,omitzero"`
 
-	// prediction is what the change to the config that the pool rendered last does to the running hosts that run
-	// another one. It is absent if there are none. A paused pool has it too.
+	// prediction is what the change to the config that the pool rendered last, or that spec.configurationName names,
+	// does to the running hosts that run another one. It is absent if there are none. A paused pool has it too.
 	// +optional
 	Prediction PoolPrediction `json:"prediction,omitempty,omitzero"`
 

@@ -59,6 +59,16 @@ type MachineConfigPoolSpec struct {
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 
+	// configurationName is the name of an earlier rendered config of this pool that it hands out instead of what it
+	// renders: new Machines boot with it, and running hosts are updated to it under all limits. The pool continues to
+	// render, and the condition Pinned says what differs. Labels and taints of Nodes, and all other settings of the
+	// pool, stay as they are. A paused pool hands it out after the pause.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	ConfigurationName string `json:"configurationName,omitempty"`
+
 	// maxUnavailable is how many of the pool's hosts can be unavailable at a time because they are updated: a number,
 	// or a percentage of the pool's hosts, rounded down. A result of 0 is 1. Defaults to 1. Hosts that are unavailable
 	// for other reasons count.
@@ -226,12 +236,14 @@ func (s *MachineConfigPoolSpec) IsPaused() bool { return s.Paused != nil && *s.P
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters, because it is the value of a label of its rendered configs: use a shorter name",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.configurationName) || self.spec.configurationName.startsWith('rendered-' + self.metadata.name + '-')",message="it must be a rendered config of this pool, as kubectl poolboot rollout history lists them: use the name of one, or leave it out",fieldPath=".spec.configurationName"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Hosts",type=integer,JSONPath=`.status.hostCount`
 // +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.updatedHostCount`
 // +kubebuilder:printcolumn:name="Degraded",type=integer,JSONPath=`.status.degradedHostCount`
 // +kubebuilder:printcolumn:name="Reboot",type=integer,JSONPath=`.status.rebootRequiredHostCount`,priority=1
+// +kubebuilder:printcolumn:name="Pinned",type=string,JSONPath=`.spec.configurationName`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MachineConfigPool struct {
 	metav1.TypeMeta `json:",inline"`

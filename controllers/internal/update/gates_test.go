@@ -184,6 +184,11 @@ var _ = Describe("A pool with an update gate", func() {
 		w.render(ctx, "rendered-worker-1")
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(0, "rendered-worker-1")))
+		w.complete(ctx, 0)
+		ready(ctx, 3)
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateDoneReason), HaveField("Status", metav1.ConditionTrue)))
+		Expect(w.node(ctx, 0)).To(And(HaveField("Spec.Unschedulable", BeFalse()), HaveField("Annotations", Not(HaveKey(agentv1.DrainedAnnotation)))), "it was not drained for it")
 	})
 
 	It("reads each of several gates until the first closed one, once in each look at the pool", func(ctx SpecContext) {

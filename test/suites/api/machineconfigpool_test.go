@@ -39,6 +39,7 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry("a kubelet configuration", newKubeletPatch(kubeletType+", maxPods: 500, systemReserved: {cpu: 500m}, clusterDNS: [10.96.0.10]")),
 		Entry("a kubelet configuration without settings", newKubeletPatch(kubeletType)),
 		Entry("a wrapper of the kubelet", "spec: {kubelet: {wrapper: [/usr/bin/nsenter, '--mount=/run/kubens/mnt']}}"),
+		Entry("an earlier rendered config", "metadata: {name: infra}\nspec: {configurationName: rendered-infra-6db67f471f5b8ea1b6a6ed0ff73d6a3e}"),
 		Entry("a disruption policy with every action", newActionsPatch("{type: DaemonReload}, {type: Drain}, {type: Reload, unit: crio.service}, {type: Restart, unit: 'dev-disk-by\\x2duuid.mount'}")),
 		Entry("a disruption policy for everything", newPolicyPatch("files: [{path: /, actions: [{type: None}]}, {path: /etc/.a/..b, actions: [{type: Reboot}]}], "+
 			"units: [{name: getty@tty1.service, actions: [{type: None}]}], sshKeys: {actions: [{type: None}]}")),
@@ -63,6 +64,14 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry(nil, `maxUnavailable: "10%"`),
 		Entry("no host, which is one", `maxUnavailable: "0%"`),
 		Entry(nil, `maxUnavailable: "100%"`),
+	)
+	DescribeTable("is refused with a rendered config", func(ctx SpecContext, name string, words ...string) {
+		expectRefused("MachineConfigPool")(ctx, fmt.Sprintf("metadata: {name: infra}\nspec: {configurationName: %q}", name), "spec.configurationName", words...)
+	},
+		Entry("of another pool", "rendered-gpu-6db67f471f5b8ea1b6a6ed0ff73d6a3e", "it must be a rendered config of this pool"),
+		Entry("that is none", "50-infra", "it must be a rendered config of this pool"),
+		Entry("that is no name", "rendered-infra-A", "lowercase RFC 1123"),
+		Entry("that is empty", "", "at least 1"),
 	)
 	DescribeTable("is refused with these fields for updates:", func(ctx SpecContext, spec, field string, words ...string) {
 		expectRefused("MachineConfigPool")(ctx, "spec: {"+spec+"}", "spec."+field, words...)

@@ -24,6 +24,9 @@ func (d difference) printMarkdown(to io.Writer) error {
 	if d.pool.Spec.IsPaused() {
 		row("Paused", isPaused)
 	}
+	if d.pool.Spec.ConfigurationName != "" {
+		row("Pinned", isPinned(&d.pool))
+	}
 	row("Reboot", reboot)
 	for _, obstacle := range d.plan.Obstacles {
 		row("Not possible", obstacle.String())

@@ -12,8 +12,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
@@ -26,6 +28,9 @@ func (d difference) print(to io.Writer) error {
 	out.WriteString(cli.Paragraph("  config:   ", config))
 	if d.pool.Spec.IsPaused() {
 		out.WriteString("  paused:   " + isPaused + "\n")
+	}
+	if d.pool.Spec.ConfigurationName != "" {
+		out.WriteString(cli.Paragraph("  pinned:   ", isPinned(&d.pool)))
 	}
 	out.WriteString(cli.Paragraph("  reboot:   ", reboot))
 	for _, obstacle := range d.plan.Obstacles {
@@ -49,6 +54,11 @@ func (d difference) print(to io.Writer) error {
 
 // isPaused is what a pause does to a config.
 const isPaused = "yes: the config is rendered, and handed out after the pause"
+
+// isPinned is what spec.configurationName of a pool does to a config.
+func isPinned(p *poolv1.MachineConfigPool) string {
+	return fmt.Sprintf("yes: the config is rendered, and hosts get %s (spec.configurationName) until %s", p.Spec.ConfigurationName, rollout.Command("resume", p))
+}
 
 func (d difference) title() string {
 	return fmt.Sprintf("MachineConfigPool %s/%s (Cluster %s)", d.pool.Namespace, d.pool.Name, d.pool.Spec.ClusterName)

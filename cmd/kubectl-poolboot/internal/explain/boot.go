@@ -39,6 +39,8 @@ type bootReport struct {
 	// hands out now.
 	Configuration     string `json:"configuration"`
 	PoolConfiguration string `json:"poolConfiguration"`
+	// Pinned says that the pool hands out what its spec.configurationName names, and what no longer fits, or is "".
+	Pinned string `json:"pinned,omitempty"`
 	// runsNothing says that the host has not booted and where to look, or "".
 	runsNothing string
 	// Update is the condition Updated: its reason and its message. It is empty for a host that has not joined.
@@ -133,6 +135,9 @@ func (b *bootReport) print(out io.Writer) error {
 	head = append(head, []string{"Pool:", b.Pool}, []string{"Why:", b.Why})
 	if b.PoolbootConfig != "" {
 		head = append(head, []string{"Runs:", cmp.Or(b.runsNothing, b.Configuration)}, []string{"Handed out:", b.PoolConfiguration})
+	}
+	if b.Pinned != "" {
+		head = append(head, []string{"Pinned:", b.Pinned})
 	}
 	if b.Update != "" {
 		head = append(head, []string{"Update:", b.Update})

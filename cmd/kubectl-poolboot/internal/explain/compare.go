@@ -164,7 +164,7 @@ func (b *bootReport) compareConfiguration(s *subject) {
 	b.Configuration, b.Reboot = s.config.Status.Boot.ServedConfiguration.Name, s.reboot
 	of, err := pool.OfRole(s.pools, b.Pool)
 	if err == nil && of.Status.Configuration.IsDefined() {
-		b.PoolConfiguration = of.Status.Configuration.Name
+		b.PoolConfiguration, b.Pinned = of.Status.Configuration.Name, rollout.DescribePin(of)
 	}
 	updated := conditions.Get(s.config, bootstrapv1.UpdatedCondition)
 	if updated != nil {

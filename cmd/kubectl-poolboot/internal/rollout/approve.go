@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -57,22 +56,26 @@ seen.`,
 		return cli.Say(streams.Out, "%s is approved for %s: its hosts begin their updates to it", name, describe(p))
 	})
 	cmd.Flags().StringVar(&configuration, "configuration", "", "rendered config to approve, by its whole or short name (default what the pool renders)")
-	completeRendered(cmd, to)
+	completeRendered(cmd, to, "configuration")
 	return cmd
 }
 
-// resolveApproved returns the whole name of a rendered config that hosts of a pool can be updated to: what the pool
-// renders, by default, or what a paused pool hands out meanwhile.
+// resolveApproved returns the whole name of a rendered config that hosts of a pool can be updated to: by default what
+// spec.configurationName names or else what the pool renders, or what a paused pool hands out meanwhile.
 func resolveApproved(p *poolv1.MachineConfigPool, name string) (string, error) {
 	handsOut := p.Status.Configuration.Name
-	renders := cmp.Or(p.Status.RenderedConfiguration, handsOut)
+	target := rollout.TargetOf(p)
 	switch {
-	case renders == "":
+	case target == "":
 		return "", fmt.Errorf("%s has rendered nothing that could be approved: see its condition %s", describe(p), poolv1.RenderDegradedCondition)
-	case name == "", name == renders, name == cli.ShortenNames(renders):
-		return renders, nil
+	case name == "", name == target, name == cli.ShortenNames(target):
+		return target, nil
 	case handsOut != "" && (name == handsOut || name == cli.ShortenNames(handsOut)):
 		return handsOut, nil
 	}
-	return "", fmt.Errorf("--configuration: %s is not what %s renders now, which is %s: check that one, and approve it", name, describe(p), renders)
+	does := "renders now"
+	if p.Spec.ConfigurationName != "" {
+		does = "is to hand out"
+	}
+	return "", fmt.Errorf("--configuration: %s is not what %s %s, which is %s: check that one, and approve it", name, describe(p), does, target)
 }

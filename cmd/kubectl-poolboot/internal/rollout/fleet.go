@@ -20,6 +20,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -31,10 +32,13 @@ type PoolStatus struct {
 	Pool      string `json:"pool"`
 	Cluster   string `json:"cluster"`
 	Paused    bool   `json:"paused"`
+	// Pinned is true if hosts are to run what spec.configurationName names instead of what the pool renders.
+	Pinned bool `json:"pinned"`
 	// Configuration is the rendered config that the pool hands out, and Rendered what it renders, which waits while the
-	// pool is paused.
+	// pool is paused or pinned. target is the one that all hosts are to run.
 	Configuration string `json:"configuration"`
 	Rendered      string `json:"rendered"`
+	target        string
 	// Of the Hosts, Updated run what the pool renders, also if a paused pool holds it back, and Away are in an update
 	// or have no Node that is Ready in the pool. Failed need a user to act. All but Updated count hosts that have not
 	// joined.
@@ -171,7 +175,7 @@ func (s *PoolStatus) addFailed(configs []bootstrapv1.PoolbootConfig) {
 
 func newPoolStatus(s summary) PoolStatus {
 	p := s.pool
-	status := PoolStatus{Namespace: p.Namespace, Pool: p.Name, Cluster: p.Spec.ClusterName, Paused: p.Spec.IsPaused(), Configuration: p.Status.Configuration.Name,
+	status := PoolStatus{Namespace: p.Namespace, Pool: p.Name, Cluster: p.Spec.ClusterName, Paused: p.Spec.IsPaused(), Pinned: p.Spec.ConfigurationName != "", target: rollout.TargetOf(p), Configuration: p.Status.Configuration.Name,
 		Rendered: cmp.Or(p.Status.RenderedConfiguration, p.Status.Configuration.Name), Hosts: len(s.hosts) + s.joining, Updated: s.running, Away: s.joining}
 	if waitsInPause(p) != "" {
 		status.Updated = int(ptr.Deref(p.Status.UpdatedHostCount, 0))
@@ -229,7 +233,10 @@ func (o *statusOptions) fleetRows(statuses []PoolStatus) []cli.Row {
 		if s.Paused {
 			updated += ", paused"
 		}
-		cells := []string{s.Pool, s.Rendered, updated, strconv.Itoa(s.Away), strconv.Itoa(s.Failed), since}
+		if s.Pinned {
+			updated += ", pinned"
+		}
+		cells := []string{s.Pool, s.target, updated, strconv.Itoa(s.Away), strconv.Itoa(s.Failed), since}
 		if o.all {
 			cells = slices.Insert(cells, 0, s.Namespace)
 		}

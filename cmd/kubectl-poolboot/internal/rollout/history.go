@@ -88,7 +88,7 @@ changed again later counts for the later config only. Of a MachineConfig that wa
 	}
 	output.AddTableFlag(cmd)
 	cmd.Flags().StringVar(&configuration, "configuration", "", "rendered config to show with the updates of hosts to it, by its whole or short name (default all configs)")
-	completeRendered(cmd, to)
+	completeRendered(cmd, to, "configuration")
 	return configureLive(cmd, to, func(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
 		revisions, err := listRevisions(ctx, cluster, p)
 		if err != nil {

@@ -178,7 +178,7 @@ func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
 	if c := conditions.Get(of, poolv1.UpdateGatesOpenCondition); c != nil && c.Reason == poolv1.CanaryPendingReason && c.Message == hold {
 		hold = "" // canaries can be next
 	}
-	p := plan{MaxUnavailable: limit, Problem: describeProblem(of), Unavailable: []string{}, Next: []string{}, Hosts: []notNext{}}
+	p := plan{MaxUnavailable: limit, Pinned: rollout.DescribePin(of), Problem: describeProblem(of), Unavailable: []string{}, Next: []string{}, Hosts: []notNext{}}
 	hosts := make([]rollout.Candidate, len(members))
 	for i := range members {
 		m := &members[i]

@@ -56,13 +56,13 @@ one is called back: its drain ends, and its Node is uncordoned. Hosts that run a
 		return cli.Say(streams.Out, "%s is paused: hosts that have begun an update complete it, and no other host begins one", describe(p))
 	})
 	cmd.Flags().StringVar(&configuration, "configuration", "", "rendered config that the paused pool hands out, by its whole or short name (default what it hands out now)")
-	completeRendered(cmd, to)
+	completeRendered(cmd, to, "configuration")
 	return cmd
 }
 
-// completeRendered completes --configuration to the rendered configs of a pool.
-func completeRendered(cmd *cobra.Command, to input.Connection) {
-	completeInPool(cmd, to, "configuration", func(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) (names []string, err error) {
+// completeRendered completes a flag to the rendered configs of a pool.
+func completeRendered(cmd *cobra.Command, to input.Connection, flag string) {
+	completeInPool(cmd, to, flag, func(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) (names []string, err error) {
 		configs, err := listRendered(ctx, from, p)
 		for _, c := range configs {
 			names = append(names, c.Name)
@@ -74,17 +74,30 @@ func completeRendered(cmd *cobra.Command, to input.Connection) {
 func newResume(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
 	return configureLive(&cobra.Command{
 		Use:   "resume POOL",
-		Short: "Hand out the configs that a paused pool holds back",
+		Short: "Hand out what a paused or pinned pool renders",
 		Long: `Hand out the configs that a paused pool holds back, by spec.paused. The annotation poolboot.io/paused-configuration is
-removed, because it counts only while the pool is paused.`,
+removed, because it counts only while the pool is paused.
+
+After rollout undo, hand out what the pool renders again, by removing spec.configurationName. Of a pool that is also
+paused, this ends the pause only: what undo named is handed out, and the next resume ends that.`,
 		Example: `  # Continue the updates
   kubectl poolboot rollout resume infra -n metal`,
 	}, to, func(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
-		if !p.Spec.IsPaused() {
+		pinned := p.Spec.ConfigurationName
+		switch {
+		case p.Spec.IsPaused():
+			if err := setPaused(ctx, cluster, p, false, ""); err != nil {
+				return err
+			}
+			if pinned != "" {
+				return cli.Say(streams.Out, "%s is no longer paused, and hands out %s (spec.configurationName): run the command again to hand out what it renders", describe(p), pinned)
+			}
+		case pinned != "":
+			if err := pin(ctx, cluster, p, ""); err != nil {
+				return err
+			}
+		default:
 			return cli.Say(streams.Out, "%s is not paused", describe(p))
-		}
-		if err := setPaused(ctx, cluster, p, false, ""); err != nil {
-			return err
 		}
 		return cli.Say(streams.Out, "%s is resumed: see kubectl poolboot rollout status %s -n %s", describe(p), p.Name, p.Namespace)
 	})

@@ -31,7 +31,9 @@ type planOptions struct {
 
 // plan is the plan of one pool, as it is printed as JSON. Lists are never null.
 type plan struct {
-	MaxUnavailable int `json:"maxUnavailable"`
+	// Pinned says that the pool hands out what spec.configurationName names, and what no longer fits, or is "".
+	Pinned         string `json:"pinned,omitempty"`
+	MaxUnavailable int    `json:"maxUnavailable"`
 	// Unavailable are the hosts that take places of MaxUnavailable, also because their update failed.
 	Unavailable []string `json:"unavailable"`
 	// Capacity is how many places of MaxUnavailable are free, also while something else holds back the pool, such as a
@@ -128,6 +130,9 @@ func printPlans(out io.Writer, plans map[string]plan) error {
 	for _, role := range slices.Sorted(maps.Keys(plans)) {
 		p := plans[role]
 		pools = append(pools, []string{role, strconv.Itoa(p.MaxUnavailable), excerpt.List(maxHolders, p.Unavailable), strconv.Itoa(p.Capacity), excerpt.List(maxHolders, p.Next)})
+		if p.Pinned != "" {
+			reasons.WriteString("\n" + cli.Paragraph("", fmt.Sprintf("The pool %s is pinned: %s", role, p.Pinned)))
+		}
 		if p.Problem != "" {
 			reasons.WriteString("\n" + cli.Paragraph("", fmt.Sprintf("The pool %s can't be rendered: %s", role, p.Problem)))
 		}

@@ -1,11 +1,10 @@
 // Package rollout has the commands kubectl poolboot rollout: they print which hosts of a pool are updated next and how
-// far a rollout is, pause, resume and approve it, try failed updates again, restart hosts, and list the rendered
-// configs of a pool.
+// far a rollout is, pause, resume and approve it, try failed updates again, restart hosts, list the rendered configs of
+// a pool, and return to an earlier one.
 package rollout
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,7 +29,7 @@ func New(streams genericiooptions.IOStreams, connect func() input.Connection) *c
 		Use:   "rollout",
 		Short: "Show and control how running hosts follow their pool",
 		Long: `Show how far the hosts of a pool are, which are next and what the pool handed out; pause, resume and approve the
-updates, try failed ones again, and restart hosts.`,
+updates, try failed ones again, return to an earlier config, and restart hosts.`,
 		Example: `  # How far are all pools?
   kubectl poolboot rollout status -A
 
@@ -40,20 +39,8 @@ updates, try failed ones again, and restart hosts.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newStatus(streams, connect()), newPlan(streams, connect()), newPause(streams, connect()), newResume(streams, connect()), newApprove(streams, connect()),
-		newRetry(streams, connect()), newRestart(streams, connect()), newHistory(streams, connect()),
-		newUnavailable("undo", "there is no undo: revert the MachineConfig, or see kubectl poolboot rollout pause --configuration"))
+		newRetry(streams, connect()), newRestart(streams, connect()), newHistory(streams, connect()), newUndo(streams, connect()))
 	return cmd
-}
-
-// newUnavailable returns a hidden command for one of kubectl rollout that pools do not have. It says what to do
-// instead.
-func newUnavailable(name, instead string) *cobra.Command {
-	return &cobra.Command{
-		Use:                name,
-		Hidden:             true,
-		DisableFlagParsing: true,
-		RunE:               func(*cobra.Command, []string) error { return errors.New(instead) },
-	}
 }
 
 // configureLive makes a command one for a pool in the management cluster.

@@ -34,19 +34,12 @@ var _ = DescribeTable("A command about a pool refuses", func(command string) {
 	Expect(s.run(command, "pbpool/infra").ErrOut).To(Equal(s.run(command, "infra").ErrOut))
 	Expect(s.run(command, "machineconfigpools.poolboot.io/infra").Code).To(Equal(s.run(command, "infra").Code))
 },
-	Entry("status", "status"), Entry("plan", "plan"), Entry("pause", "pause"), Entry("resume", "resume"), Entry("history", "history"),
+	Entry("status", "status"), Entry("plan", "plan"), Entry("pause", "pause"), Entry("resume", "resume"), Entry("history", "history"), Entry("undo", "undo"),
 )
 
 var _ = It("A command refuses a negative duration", func() {
 	clitest.ExpectError(newSite(nil).run("status", "infra", "--watch", "--timeout", "-5s"), 1, "--timeout -5s is negative: set a duration such as 30m, or leave it out")
 })
-
-var _ = DescribeTable("A command of kubectl rollout that pools do not have says what to do instead", func(command, instead string) {
-	clitest.ExpectError(runRollout("", command, "infra", "--to-revision=1"), 1, instead)
-	Expect(runRollout("").Out).NotTo(ContainSubstring("  " + command))
-},
-	Entry("undo", "undo", "there is no undo: revert the MachineConfig, or see kubectl poolboot rollout pause --configuration"),
-)
 
 var _ = It("A command about a pool names the flag of a kubeconfig that does not exist", func() {
 	clitest.ExpectError(clitest.RunOn(input.NewConnection(), newCommand, "rollout", "status", "infra", "--kubeconfig", "nowhere.kubeconfig"), 1,

@@ -40,8 +40,8 @@ func newStatus(streams genericiooptions.IOStreams, to input.Connection) *cobra.C
 without --watch also the hosts of the pool that do not boot until you act. SINCE is when the stage of its update began,
 or else when the state began. A host that downloads what its update needs is Staging.
 
-Without a POOL, show a line for each pool: the hosts that run what it renders, paused or not, those that are in an
-update or have no Node that is Ready in the pool (AWAY), those that need you to act, also before they join (FAILED), and
+Without a POOL, show a line for each pool: the hosts that run what it renders, paused or not, or what rollout undo named
+(pinned), those that are in an update or have no Node that is Ready in the pool (AWAY), those that need you to act, also before they join (FAILED), and
 the problem. SINCE is how long the pool has been Ready or not, whatever the reasons were. Such hosts without a pool have
 a line of their own. The exit code is that of the worst line.
 
@@ -191,6 +191,9 @@ func (s summary) String() string {
 		text += "; " + s.hold()
 	case s.pool.Spec.IsPaused():
 		text += "; the pool is paused"
+	}
+	if pin := rollout.DescribePin(s.pool); pin != "" {
+		text += "; " + pin
 	}
 	return text
 }
