@@ -18,8 +18,8 @@ const (
 	maxRenderedFrom = 64 << 10
 	// sourceHashLength is the number of hex digits of the hash of a source.
 	sourceHashLength = 8
-	// kubeletOf begins the name of a pool in the annotation, which has no other settings that are rendered. No name of a
-	// MachineConfig contains a slash.
+	// kubeletOf begins the name of a pool in the annotation, which has no other settings that are rendered. No name of
+	// a MachineConfig contains a slash.
 	kubeletOf = "MachineConfigPool/"
 )
 
@@ -163,8 +163,8 @@ func find(sources []source, name string) *source {
 }
 
 // HasMisfit reports whether another rendered config was rendered from an object as it is now because of which a pool no
-// longer renders what it did. isChild means that the other one is of a pool that inherits from that pool: only then what
-// was removed is missing there, too.
+// longer renders what it did. isChild means that the other one is of a pool that inherits from that pool: only then
+// what was removed is missing there, too.
 func HasMisfit(other *poolv1.MachineConfig, misfits []Misfit, isChild bool) bool {
 	recorded, isKnown := recordedSources(other)
 	return isKnown && slices.ContainsFunc(misfits, func(m Misfit) bool {

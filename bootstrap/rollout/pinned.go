@@ -30,8 +30,8 @@ func DescribeMisfits(p *poolv1.MachineConfigPool, misfits []pool.Misfit, isKnown
 	return "what no longer fits is " + excerpt.List(maxMisfits, names) + ": change or revert that, then " + resume
 }
 
-// TargetOf returns the rendered config that all hosts of a pool are to run, as its spec and status say, also while it is
-// paused: what spec.configurationName names, or what the pool renders.
+// TargetOf returns the rendered config that all hosts of a pool are to run, as its spec and status say, also while it
+// is paused: what spec.configurationName names, or what the pool renders.
 func TargetOf(p *poolv1.MachineConfigPool) string {
 	c := conditions.Get(p, poolv1.PinnedCondition)
 	switch isInvalid := c != nil && c.Reason == poolv1.PinnedConfigurationInvalidReason && c.ObservedGeneration == p.Generation; {

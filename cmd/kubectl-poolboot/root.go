@@ -32,9 +32,9 @@ func newRoot(streams genericiooptions.IOStreams, connect func() input.Connection
 	cmd.Short = "Ask files what Poolboot would do"
 	cmd.Long = `Ask files what Poolboot would do, without a cluster. Only diff, explain, rollout, boots, report, move-check, pointer,
 install-agent and render --live need the management cluster, enroll and adopt read it only to warn, and only rollout
-pause, resume and retry change it. For hosts without a Machine, enroll prints Enrollments with their tokens, and pointer
-the Ignition of such a host. For hosts that Poolboot did not boot, adopt prints PoolbootConfigs, and install-agent what
-installs their agents.
+pause, resume, undo, approve, restart and retry change it. For hosts without a Machine, enroll prints Enrollments with
+their tokens, and pointer the Ignition of such a host. For hosts that Poolboot did not boot, adopt prints
+PoolbootConfigs, and install-agent what installs their agents.
 
 Files hold MachineConfigPools and MachineConfigs of poolboot.io/v1alpha1, of
 machineconfiguration.openshift.io/v1, or of both, as YAML or JSON, with any number of documents and lists. Objects of

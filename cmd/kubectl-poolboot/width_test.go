@@ -102,7 +102,7 @@ var _ = Describe("What the commands print fits in 120 columns", func() {
 		Entry("rollout plan", longName, "rollout", "plan", "infra"),
 		Entry("rollout resume", "is not paused", "rollout", "resume", "infra"),
 		Entry("rollout retry", "applies its configuration again", "rollout", "retry", "infra"),
-		Entry("rollout undo", "no longer fit", "rollout", "undo", "infra", "--to", goodConfig),
+		Entry("rollout undo", "hands out", "rollout", "undo", "infra", "--to", goodConfig),
 		Entry("rollout status", "infra@6db67f47", "rollout", "status", "infra"),
 		Entry("rollout status of all pools", "infra@1761d995", "rollout", "status", "-A"),
 	)

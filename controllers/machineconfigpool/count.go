@@ -214,8 +214,8 @@ func (s *scope) countMachines() (n counts) {
 	return n
 }
 
-// target returns the rendered config that all Machines of the pool are to run, paused or not: what spec.configurationName
-// names, what the pool renders, or what it hands out while that is not possible.
+// target returns the rendered config that all Machines of the pool are to run, paused or not: what
+// spec.configurationName names, what the pool renders, or what it hands out while that is not possible.
 func (s *scope) target() string {
 	switch {
 	case s.pinned != "":

@@ -106,7 +106,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	err = errors.Join(err, r.checkPinned(ctx, s))
 	s.setPausedConfiguration()
 	s.setOwner()
-	if err = errors.Join(err, r.checkPausedConfiguration(ctx, s), r.write(ctx, before, s)); err == nil {
+	err = errors.Join(err, r.checkPausedConfiguration(ctx, s))
+	s.setHandedOut(metav1.Now())
+	if err = errors.Join(err, r.write(ctx, before, s)); err == nil {
 		s.cache.joined = s.counted.names
 		r.reportChanges(before, s, created)
 		r.reportRollout(before, s)
@@ -235,8 +237,8 @@ type scope struct {
 	pinned, pinProblem string
 	// pausedConfigurationInvalid is true if what the paused pool is to hand out cannot be handed out.
 	pausedConfigurationInvalid bool
-	// problem is why the pool cannot be rendered, or cannot hand out what its annotation or spec.configurationName names.
-	// It is nil if it can.
+	// problem is why the pool cannot be rendered, or cannot hand out what its annotation or spec.configurationName
+	// names. It is nil if it can.
 	problem *problem
 }
 

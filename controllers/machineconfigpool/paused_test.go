@@ -116,6 +116,21 @@ var _ = Describe("A paused pool", func() {
 			HaveField("ChangeCount", HaveValue(BeEquivalentTo(31)))))
 	})
 
+	It("keeps what it handed out, and since when, in clusterctl move, which drops the status", func() {
+		for i := range poolv1.MaxHistory + 2 {
+			change(fmt.Sprintf("change-%d", i))
+		}
+		before := s.pool("infra").Status.History
+		Expect(before).To(HaveLen(poolv1.MaxHistory))
+		for i := range before {
+			before[i].Changes, before[i].ChangeCount = nil, nil
+		}
+		move()
+		Expect(s.reconcile("infra").Status.History).To(BeComparableTo(before))
+		change("later")
+		Expect(s.pool("infra").Status.History[:poolv1.MaxHistory-1]).To(BeComparableTo(before[1:]))
+	})
+
 	It("records which MachineConfigs were added and removed, besides the entries that change with them", func() {
 		s.reconcile("infra")
 		added := infra.DeepCopy()

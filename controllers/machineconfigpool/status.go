@@ -13,6 +13,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
@@ -21,10 +22,7 @@ import (
 func (s *scope) setStatus() {
 	status := &s.pool.Status
 	status.ObservedGeneration = s.pool.Generation
-	before := status.Configuration
-	status.Configuration = s.configuration()
 	status.RenderedConfiguration = s.renders()
-	s.setHistory(before, metav1.Now())
 	status.InputsHash, _ = pool.InputsID(s.pool.Spec.PoolRole, s.pools, s.configs) // the problem of the pool has the error
 	n := s.countMachines()
 	s.setCapacity(n, time.Now())
@@ -41,6 +39,20 @@ func (s *scope) setStatus() {
 	s.setUpdated(n)
 	s.setDegraded(n)
 	s.setReady()
+}
+
+// setHandedOut sets what the pool hands out, and records it in the history, and where clusterctl move keeps it.
+func (s *scope) setHandedOut(now metav1.Time) {
+	status := &s.pool.Status
+	if len(status.History) == 0 {
+		status.History = record.DecodeHandedOut(s.pool)
+	}
+	before := status.Configuration
+	status.Configuration = s.configuration()
+	s.setHistory(before, now)
+	if value := record.EncodeHandedOut(s.pool); value != "" {
+		metav1.SetMetaDataAnnotation(&s.pool.ObjectMeta, poolv1.HandedOutAnnotation, value)
+	}
 }
 
 // setHistory records what the pool hands out, if it is another configuration than before, and what differs between
@@ -210,9 +222,9 @@ func (s *scope) setCapacity(n counts, now time.Time) {
 // maxReplaced is how many hosts that must be replaced are named in the status.
 const maxReplaced = 10
 
-// setPrediction predicts what the change to what the pool is to hand out next does to the running hosts that run something else. A
-// paused pool has it too: so it is known before the rollout starts. Hosts with the same rendered config have the same
-// prediction, so the cost grows with the number of these configs, and not with that of the hosts.
+// setPrediction predicts what the change to what the pool is to hand out next does to the running hosts that run
+// something else. A paused pool has it too: so it is known before the rollout starts. Hosts with the same rendered
+// config have the same prediction, so the cost grows with the number of these configs, and not with that of the hosts.
 func (s *scope) setPrediction(n counts) {
 	s.pool.Status.Prediction = poolv1.PoolPrediction{}
 	if len(n.running) == 0 {

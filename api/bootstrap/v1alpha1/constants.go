@@ -110,6 +110,11 @@ const (
 // ForceUpdateAnnotation is on a PoolbootConfig. When its value changes, the host applies its configuration again.
 const ForceUpdateAnnotation = "poolboot.io/force-update"
 
+// UpdateHistoryAnnotation is on a PoolbootConfig and repeats the updates in status.update.history that have ended, as
+// JSON, because clusterctl move drops the status. Poolboot writes it, and reads it only while that history is empty. It
+// is a record for people and no proof: everyone who can write PoolbootConfigs can change it.
+const UpdateHistoryAnnotation = "poolboot.io/update-history"
+
 // RebootFromAnnotation is on a PoolbootConfig: the ID of the boot that the host is to leave, or left last, because its
 // operating system needed that, a space, and when the manager decided it (RFC 3339).
 const RebootFromAnnotation = "poolboot.io/reboot-from"

@@ -113,7 +113,8 @@ type UpdateStatus struct {
 	// +optional
 	RebootRequired RebootRequired `json:"rebootRequired,omitempty,omitzero"`
 
-	// history are the last updates of the running host, in the order in which they began.
+	// history are the last updates of the running host, in the order in which they began. After clusterctl move, those
+	// that had ended are restored.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
@@ -199,12 +200,43 @@ type HostUpdate struct {
 	// +optional
 	Result UpdateResult `json:"result,omitempty"`
 
+	// effect is the strongest thing that the update did to the host, as its agent reports it: None if only files and
+	// other entries changed, Reload or Restart of units or systemd, or a Reboot. It is absent until the update ends,
+	// and if the agent began none.
+	// +optional
+	Effect UpdateEffect `json:"effect,omitempty"`
+
+	// stages are how long the update was in each stage, in this order, in whole seconds. Those that took less than one
+	// are left out, and so is the one that it is in.
+	// +optional
+	// +listType=map
+	// +listMapKey=stage
+	// +kubebuilder:validation:MaxItems=5
+	Stages []UpdateStageDuration `json:"stages,omitempty"`
+
 	// message is why the result is Degraded, Unreconcilable or UnitsFailing, what failed until it was Superseded, or
 	// why the host rebooted fully although spec.updates.rebootMethod of its pool is another method.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
+}
+
+// UpdateEffect is the strongest thing that an update does to a running host.
+//
+// +kubebuilder:validation:Enum=None;Reload;Restart;Reboot
+type UpdateEffect string
+
+// UpdateStageDuration is how long an update was in a stage.
+type UpdateStageDuration struct {
+	// stage is the stage.
+	// +required
+	Stage UpdateStage `json:"stage,omitempty"`
+
+	// seconds is for how long the update was in it.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Seconds int32 `json:"seconds,omitempty"`
 }
 
 // UpdateResult is how an update of a running host ended.

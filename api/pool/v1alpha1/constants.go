@@ -84,8 +84,13 @@ const ClusterIdentityAnnotation = "poolboot.io/cluster-identity"
 // Machines boot with. Poolboot writes it unless a user did, and removes it when the pool is no longer paused.
 const PausedConfigurationAnnotation = "poolboot.io/paused-configuration"
 
-// RenderedFromAnnotation is on a rendered config and lists what it was rendered from: the MachineConfigs in the order of
-// the merge, and the pools with settings in spec.kubelet, each with the beginning of a hash of its content. Poolboot
+// HandedOutAnnotation is on a MachineConfigPool and repeats which rendered configs in status.history it handed out, and
+// since when, because clusterctl move drops the status. Poolboot writes it, and reads it only while that history is
+// empty. It is a record for people and no proof: everyone who can write pools can change it.
+const HandedOutAnnotation = "poolboot.io/handed-out"
+
+// RenderedFromAnnotation is on a rendered config and lists what it was rendered from: the MachineConfigs in the order
+// of the merge, and the pools with settings in spec.kubelet, each with the beginning of a hash of its content. Poolboot
 // writes it when it creates the rendered config. It is for messages: nothing else depends on it. It is absent if the
 // list is too long.
 const RenderedFromAnnotation = "poolboot.io/rendered-from"

@@ -64,7 +64,8 @@ type MachineConfigPoolStatus struct {
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
 	RenderedConfiguration string `json:"renderedConfiguration,omitempty"`
 
-	// history has the rendered configs that the pool handed out last, in this order.
+	// history has the rendered configs that the pool handed out last, in this order. After clusterctl move, it is
+	// restored without changes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20

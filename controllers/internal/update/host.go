@@ -35,6 +35,8 @@ type host struct {
 	lateDrain string
 	// bmh is the BareMetalHost of a host that is updated, as Metal3 reports it. It is nil for other hosts.
 	bmh *bmov1alpha1.BareMetalHost
+	// stages are how long the update of the host was in each stage, nil if it is in none.
+	stages []bootstrapv1.UpdateStageDuration
 	// scope is that of the reconcile of the host. It is nil in the reconcile of a pool.
 	scope *scope.Scope
 }
@@ -153,6 +155,9 @@ func withoutProgress(config *bootstrapv1.PoolbootConfig) bootstrapv1.PoolbootCon
 	without := &bootstrapv1.PoolbootConfig{Status: *config.Status.DeepCopy()}
 	update := &without.Status.Update
 	update.Stage, update.StageTime, update.UnansweredTime, update.UnavailableReason = "", nil, nil, ""
+	if count := len(update.History); count > 0 && update.History[count-1].CompletionTime == nil {
+		update.History[count-1].Stages = nil
+	}
 	conditions.Delete(without, bootstrapv1.UpdatedCondition)
 	conditions.Delete(without, clusterv1.ReadyCondition)
 	if conditions.IsTrue(without, bootstrapv1.NodeInPoolCondition) || conditions.GetReason(without, bootstrapv1.NodeInPoolCondition) == bootstrapv1.NodeNotReadyReason {

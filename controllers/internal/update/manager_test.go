@@ -51,7 +51,7 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 			Client: management, APIReader: w.management, ClusterCache: clusters, Recorder: w.events, OverlayNamespace: "poolboot-system",
 			Offer: func() (join.Offer, error) { return join.Offer{}, nil },
 		},
-		Secrets: controllertest.NewCache(w.management), revisions: lru.New(100), assignments: lru.New(100), origins: lru.New(10), leases: lru.New(100),
+		Secrets: controllertest.NewCache(w.management), revisions: lru.New(100), assignments: lru.New(100), stageClocks: lru.New(100), origins: lru.New(10), leases: lru.New(100),
 		failing: newStreaks(failureTTL), silent: newStreaks(failureTTL), unansweredGates: newStreaks(unansweredPatience),
 	}
 	r.clock = func() time.Time { return time.Now().Add(w.passed) }

@@ -17,6 +17,11 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
+// isStage matches how long an update was in a stage.
+func isStage(stage bootstrapv1.UpdateStage, seconds int) types.GomegaMatcher {
+	return And(HaveField("Stage", stage), HaveField("Seconds", BeNumerically("~", seconds, 1)))
+}
+
 var _ = Describe("The record of an update", func() {
 	revision := revisionOf(0, "rendered-worker-2")
 	// begin returns a world in which the update of host 0 has begun, and counts patches of the status of hosts.
@@ -36,7 +41,7 @@ var _ = Describe("The record of an update", func() {
 	}
 	stage := func(ctx SpecContext, w *world) bootstrapv1.UpdateStage { return w.config(ctx, 0).Status.Update.Stage }
 
-	It("is written once when the update begins, once when it ends, and not in between if that takes seconds", func(ctx SpecContext) {
+	It("is written once when the update begins, once when it ends, then where clusterctl move keeps it, and not in between if that takes seconds", func(ctx SpecContext) {
 		w, patches := begin(ctx)
 		Expect(stage(ctx, w)).To(Equal(bootstrapv1.UpdateStarting))
 		Expect(w.told(ctx)).To(Equal([]int{0}))
@@ -51,7 +56,69 @@ var _ = Describe("The record of an update", func() {
 		w.complete(ctx, 0)
 		w.settle(ctx)
 		Expect(conditions.IsTrue(w.config(ctx, 0), bootstrapv1.UpdatedCondition)).To(BeTrue())
-		Expect(*patches).To(Equal(2))
+		Expect(*patches).To(Equal(3))
+	})
+
+	It("has what the update did, and how long its stages took, also those that are not recorded while it goes on", func(ctx SpecContext) {
+		w, patches := begin(ctx)
+		for _, state := range []agentv1.State{agentv1.Draining, agentv1.Applying, agentv1.Rebooting, agentv1.Verifying} {
+			w.passed += 2 * time.Second
+			w.reports(ctx, 0, state, revision, "")
+			w.settle(ctx)
+		}
+		written := *patches
+		w.passed += time.Minute
+		w.changeNode(ctx, 0, func(node *corev1.Node) { node.Annotations[agentv1.EffectAnnotation] = revision + " Reboot" })
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(*patches-written).To(BeNumerically("<=", 3), "no record of its own for a stage")
+		Expect(w.config(ctx, 0).Status.Update.History).To(HaveExactElements(And(HaveField("Result", bootstrapv1.UpdateResultDone), HaveField("Effect", bootstrapv1.UpdateEffect("Reboot")),
+			HaveField("Stages", HaveExactElements(isStage(bootstrapv1.UpdateStarting, 2), isStage(bootstrapv1.UpdateDraining, 2), isStage(bootstrapv1.UpdateApplying, 2),
+				isStage(bootstrapv1.UpdateRebooting, 2), isStage(bootstrapv1.UpdateVerifying, 60))))))
+	})
+
+	It("goes on with what was recorded if the manager restarts", func(ctx SpecContext) {
+		w, _ := begin(ctx)
+		w.reports(ctx, 0, agentv1.Draining, revision, "")
+		w.passed += progressInterval
+		w.settle(ctx)
+		w.passed += time.Minute
+		w.reconciler = w.newManager(w.Write)
+		w.reports(ctx, 0, agentv1.Applying, revision, "")
+		w.settle(ctx)
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(w.config(ctx, 0).Status.Update.History[0].Stages).To(ContainElement(isStage(bootstrapv1.UpdateDraining, 60)))
+	})
+
+	It("survives clusterctl move, in which the status is lost", func(ctx SpecContext) {
+		w, _ := begin(ctx)
+		w.reports(ctx, 0, agentv1.Degraded, revision, "web.service: it failed")
+		w.settle(ctx)
+		w.render(ctx, "rendered-worker-3")
+		w.settle(ctx)
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		before := w.config(ctx, 0).Status.Update.History
+		Expect(before).To(HaveLen(2))
+		w.moveCluster(ctx, "rendered-worker-3")
+		w.recordMoved(ctx, 0)
+		w.settle(ctx)
+		Expect(w.config(ctx, 0).Status.Update.History).To(BeComparableTo(before))
+
+		By("beginning another update, whose predecessor somebody has changed to garbage")
+		config := w.config(ctx, 0)
+		config.Annotations[bootstrapv1.UpdateHistoryAnnotation] = "[{"
+		Expect(w.management.Update(ctx, config)).To(Succeed())
+		w.settle(ctx)
+		Expect(w.config(ctx, 0).Annotations[bootstrapv1.UpdateHistoryAnnotation]).To(ContainSubstring("web.service: it failed"))
+		w.moveCluster(ctx, "rendered-worker-3")
+		config = w.config(ctx, 0)
+		config.Annotations[bootstrapv1.UpdateHistoryAnnotation] = "[{"
+		Expect(w.management.Update(ctx, config)).To(Succeed())
+		w.recordMoved(ctx, 0)
+		w.settle(ctx)
+		Expect(w.config(ctx, 0).Status.Update.History).To(BeEmpty())
 	})
 
 	It("stays in the history of the host with its times and why it failed", func(ctx SpecContext) {

@@ -58,12 +58,15 @@ func (h *host) keepFailure() {
 	}
 }
 
-// setHistory records when an update of a host begins, why it reboots fully although its pool prefers another method,
-// and when and how it ends. Units can fail after its end, too.
+// setHistory records when an update of a host begins, how long its stages take, why it reboots fully although its pool
+// prefers another method, and when and how it ends, and by what. Units can fail after its end, too.
 func (h *host) setHistory(now time.Time) {
 	update, failing := &h.Config.Status.Update, h.Report.DescribeFailingUnits()
 	if count := len(update.History); count > 0 && update.History[count-1].CompletionTime == nil {
 		last, result := &update.History[count-1], h.result(h.Config)
+		if h.stages != nil {
+			last.Stages = h.stages
+		}
 		if at := strings.Index(h.Report.Reason, agentv1.FullRebootInsteadOf); at >= 0 && h.Progress() == rollout.InUpdate {
 			last.Message = rollout.Clean(h.Report.Reason[at:], bootstrapv1.MaxUpdateMessage)
 		}
@@ -76,6 +79,9 @@ func (h *host) setHistory(now time.Time) {
 			last.Message = rollout.Clean(h.withOrigins(cmp.Or(h.Report.Reason, h.Report.Drift)), bootstrapv1.MaxUpdateMessage)
 		}
 		last.CompletionTime, last.Result = &metav1.Time{Time: now}, result
+		if h.Report.Target == h.Desired() && last.Configuration == update.Desired.Name {
+			last.Effect = bootstrapv1.UpdateEffect(h.Report.Effect)
+		}
 	}
 	if count := len(update.History); count > 0 && failing != "" && h.runsDesired() {
 		if last := &update.History[count-1]; last.Configuration == update.Desired.Name && last.Result == bootstrapv1.UpdateResultDone {

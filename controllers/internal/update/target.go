@@ -149,9 +149,13 @@ func (h *host) version(in poolContext) string {
 	if in.err != nil || h.Machine != nil && (h.Node == nil || h.Node.Spec.ProviderID == "") {
 		return ""
 	}
-	c := h.Config
+	c, annotations := h.Config, h.Config.Annotations
+	if _, ok := annotations[bootstrapv1.UpdateHistoryAnnotation]; ok { // no target depends on it
+		annotations = maps.Clone(annotations)
+		delete(annotations, bootstrapv1.UpdateHistoryAnnotation)
+	}
 	version := sha256.New()
-	fmt.Fprintf(version, "%q %d %q %q %q %q ", in.version, c.Generation, c.Annotations, c.Status.NodeRef.Name, c.Status.HostRef.UID, c.Status.DerivedNodeLabels)
+	fmt.Fprintf(version, "%q %d %q %q %q %q ", in.version, c.Generation, annotations, c.Status.NodeRef.Name, c.Status.HostRef.UID, c.Status.DerivedNodeLabels)
 	if h.Machine != nil {
 		fmt.Fprintf(version, "%q %q %q", h.Machine.Labels, h.Machine.Spec.Taints, h.Node.Spec.ProviderID)
 	}

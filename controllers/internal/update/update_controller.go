@@ -81,6 +81,8 @@ type Updates struct {
 	origins *lru.Cache
 	// assignments remembers the knownAssignment of each host by the UID of its PoolbootConfig.
 	assignments *lru.Cache
+	// stageClocks remembers the stageClock of each host that is in an update by the UID of its PoolbootConfig.
+	stageClocks *lru.Cache
 	// rendered remembers the references to rendered configs.
 	rendered *assignments.RenderedConfigs
 	// readinessRules caches the readiness rules of workload clusters.
@@ -111,6 +113,7 @@ func (r *Updates) Reconcile(ctx context.Context, s *scope.Scope) (ctrl.Result, e
 
 func (r *Updates) reconcile(ctx context.Context, s *scope.Scope) (ctrl.Result, error) {
 	config := s.Config
+	restoreHistory(config)
 	pools, err := s.Pools(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -134,6 +137,7 @@ func (r *Updates) reconcile(ctx context.Context, s *scope.Scope) (ctrl.Result, e
 	switch {
 	case err == nil:
 		r.failing.end(config.UID)
+		err = r.keepHistory(ctx, h)
 	case !apierrors.IsConflict(err):
 		err = errors.Join(err, r.reportFailing(ctx, h, in, err))
 	}
@@ -374,6 +378,7 @@ func (r *Updates) report(ctx context.Context, h *host, o outcome) time.Duration 
 	if condition := h.updated(o); condition != nil {
 		conditions.Set(h.Config, *condition)
 	}
+	h.stages = r.clockStages(h, o.now)
 	h.setHistory(o.now)
 	if wait := progressWait(h.scope.Before(), h.Config, r.progressInterval, o.now); wait > 0 {
 		h.scope.Read(h.scope.Before())

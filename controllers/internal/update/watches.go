@@ -33,7 +33,7 @@ import (
 // Init sets what is remembered. It is called before the controllers of hosts and of pools are set up.
 func (r *Updates) Init() {
 	r.gateReader, r.document, r.rendered = r.newGateReader, r.newDocument, assignments.NewRenderedConfigs(r.Client)
-	r.revisions, r.assignments = lru.New(maxRevisions), lru.New(maxRevisions)
+	r.revisions, r.assignments, r.stageClocks = lru.New(maxRevisions), lru.New(maxRevisions), lru.New(maxRevisions)
 	r.origins = lru.New(maxOrigins)
 	r.failing, r.silent, r.unansweredGates = newStreaks(failureTTL), newStreaks(failureTTL), newStreaks(unansweredPatience)
 	r.leases, r.progressInterval = lru.New(maxStreaks), progressInterval

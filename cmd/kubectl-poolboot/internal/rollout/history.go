@@ -18,6 +18,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
@@ -63,7 +64,16 @@ type changedObject struct {
 	Deleted bool        `json:"deleted,omitempty"`
 	Manager string      `json:"manager,omitempty"`
 	Time    metav1.Time `json:"time,omitzero"`
+	// Cause is what the annotation kubernetes.io/change-cause of the object says about its last change.
+	Cause string `json:"cause,omitempty"`
 }
+
+const (
+	// changeCause is the annotation that kubectl rollout history shows, too.
+	changeCause = "kubernetes.io/change-cause"
+	// maxCause is the maximum size of a cause in bytes.
+	maxCause = 256
+)
 
 func newHistory(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
 	var output cli.Output
@@ -76,10 +86,12 @@ to run it, and which MachineConfigs and entries were added (+), changed (~) and 
 A config that was handed out again is listed again. Those that exist and were not handed out, as in a paused pool, are
 listed by the time of their creation. A paused pool can hand out those that are not listed as deleted.
 
-With --configuration, list the updates of hosts to this config: when each began and ended, and why it failed. A host has
-its last 5 updates on record, until its Machine is deleted. Then follow the MachineConfigs, and the pool, that were
-changed before it was handed out, when, and by which manager of managedFields: a client, not a user. An object that was
-changed again later counts for the later config only. Of a MachineConfig that was deleted, nothing says by whom.`,
+With --configuration, list the updates of hosts to this config: when each began and ended, the strongest thing that it
+did to the host, how long its stages took, and why it failed. A host has its last 5 updates on record, until its Machine
+is deleted. Then follow the MachineConfigs, and the pool, that were changed before it was handed out, when, by which
+manager of managedFields, which is a client and not a user, and why, if they have the annotation
+kubernetes.io/change-cause. An object that was changed again later counts for the later config only. Of a MachineConfig
+that was deleted, nothing says by whom.`,
 		Example: `  # What the pool handed out, and which hosts run it
   kubectl poolboot rollout history infra -n metal
 
@@ -228,10 +240,18 @@ var configured = regexp.MustCompile(`"f:(spec|labels)"`)
 // changed last after one time and until another one, or are deleted.
 func listChanged(p *poolv1.MachineConfigPool, sources []metav1.PartialObjectMetadata, then []string, after, until time.Time) (changed []changedObject) {
 	add := func(kind string, object client.Object) {
-		for _, entry := range object.GetManagedFields() {
-			if entry.FieldsV1 != nil && configured.Match(entry.FieldsV1.GetRawBytes()) && entry.Subresource == "" && entry.Time != nil && entry.Time.After(after) && !entry.Time.After(until) {
-				changed = append(changed, changedObject{Object: kind + " " + object.GetName(), Manager: entry.Manager, Time: *entry.Time})
+		changes := slices.DeleteFunc(slices.Clone(object.GetManagedFields()), func(entry metav1.ManagedFieldsEntry) bool {
+			return entry.FieldsV1 == nil || !configured.Match(entry.FieldsV1.GetRawBytes()) || entry.Subresource != "" || entry.Time == nil
+		})
+		for _, change := range changes {
+			if !change.Time.After(after) || change.Time.After(until) {
+				continue
 			}
+			c := changedObject{Object: kind + " " + object.GetName(), Manager: change.Manager, Time: *change.Time}
+			if !slices.ContainsFunc(changes, func(other metav1.ManagedFieldsEntry) bool { return other.Time.After(change.Time.Time) }) {
+				c.Cause = excerpt.Line(object.GetAnnotations()[changeCause], maxCause)
+			}
+			changed = append(changed, c)
 		}
 	}
 	names := slices.Clone(then)
@@ -311,21 +331,30 @@ func printUpdates(out io.Writer, revisions []revision) error {
 	var updates, changed [][]string
 	for _, r := range revisions {
 		for _, u := range r.Updates {
-			updates = append(updates, []string{u.Host, format(u.StartTime), format(u.CompletionTime), string(u.Result), u.Message})
+			updates = append(updates, []string{u.Host, format(u.StartTime), format(u.CompletionTime), string(u.Result), string(u.Effect), describeStages(u.Stages), u.Message})
 		}
 		for _, c := range r.ChangedBy {
 			if c.Deleted {
-				changed = append(changed, []string{c.Object + ", which was deleted", "", ""})
+				changed = append(changed, []string{c.Object + ", which was deleted", "", "", ""})
 				continue
 			}
-			changed = append(changed, []string{c.Object, c.Manager, format(&c.Time)})
+			changed = append(changed, []string{c.Object, c.Manager, format(&c.Time), c.Cause})
 		}
 	}
-	if err := (&cli.Table{Out: out, Header: []string{"HOST", "BEGAN", "ENDED", "RESULT", "MESSAGE"}}).Print(updates...); err != nil || len(changed) == 0 {
+	if err := (&cli.Table{Out: out, Header: []string{"HOST", "BEGAN", "ENDED", "RESULT", "EFFECT", "STAGES", "MESSAGE"}}).Print(updates...); err != nil || len(changed) == 0 {
 		return err
 	}
 	if _, err := fmt.Fprintln(out); err != nil {
 		return err
 	}
-	return (&cli.Table{Out: out, Header: []string{"CHANGED", "BY", "AT"}}).Print(changed...)
+	return (&cli.Table{Out: out, Header: []string{"CHANGED", "BY", "AT", "CAUSE"}}).Print(changed...)
+}
+
+// describeStages returns how long an update was in its stages.
+func describeStages(stages []bootstrapv1.UpdateStageDuration) string {
+	texts := make([]string, len(stages))
+	for i, s := range stages {
+		texts[i] = fmt.Sprintf("%s %s", s.Stage, time.Duration(s.Seconds)*time.Second)
+	}
+	return strings.Join(texts, ", ")
 }

@@ -82,7 +82,8 @@ var _ = Describe("history", func() {
 			{Configuration: newConfig, StartTime: at(-20), CompletionTime: at(-19), Result: "Superseded", Message: "web.service: it failed"}}
 		a.Status.Update.History = []bootstrapv1.HostUpdate{
 			{Configuration: "rendered-infra-bad", StartTime: at(-35), CompletionTime: at(-34), Result: "Degraded", Message: "web.service: it failed"},
-			{Configuration: newConfig, StartTime: at(-25), CompletionTime: at(-24), Result: "Done"}}
+			{Configuration: newConfig, StartTime: at(-25), CompletionTime: at(-24), Result: "Done", Effect: "Reboot",
+				Stages: []bootstrapv1.UpdateStageDuration{{Stage: bootstrapv1.UpdateDraining, Seconds: 12}, {Stage: bootstrapv1.UpdateRebooting, Seconds: 100}}}}
 		b.Status.Update.History = []bootstrapv1.HostUpdate{{Configuration: newConfig, StartTime: at(-45), CompletionTime: at(-44), Result: "Done"}, {Configuration: newConfig, StartTime: at(-24)}}
 		s := newSite(handedOut(newConfig, "rendered-infra-bad", newConfig), a, b, c)
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[1:]).To(HaveExactElements(
@@ -90,11 +91,11 @@ var _ = Describe("history", func() {
 		row := func(cells ...any) string { return strings.TrimSpace(fmt.Sprintln(cells...)) }
 		text := func(at *metav1.Time) string { return at.Format(time.RFC3339) }
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra", "--configuration", "rendered-infra-bad")))).To(HaveExactElements(
-			"HOST BEGAN ENDED RESULT MESSAGE", row("a", text(at(-35)), text(at(-34)), "Degraded", "web.service: it failed"),
-			row("c", text(at(-33)), text(at(-32)), "UnitsFailing", "web.service: it failed")))
+			"HOST BEGAN ENDED RESULT EFFECT STAGES MESSAGE", row("a", text(at(-35)), text(at(-34)), "Degraded", "<none> <none> web.service: it failed"),
+			row("c", text(at(-33)), text(at(-32)), "UnitsFailing", "<none> <none> web.service: it failed")))
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra", "--configuration", newConfig)))[1:]).To(HaveExactElements(
-			row("b", text(at(-45)), text(at(-44)), "Done <none>"), row("a", text(at(-25)), text(at(-24)), "Done <none>"), row("b", text(at(-24)), "<none> <none> <none>"),
-			row("c", text(at(-20)), text(at(-19)), "Superseded", "web.service: it failed")))
+			row("b", text(at(-45)), text(at(-44)), "Done <none> <none> <none>"), row("a", text(at(-25)), text(at(-24)), "Done Reboot Draining 12s, Rebooting 1m40s <none>"), row("b", text(at(-24)), "<none> <none> <none> <none> <none>"),
+			row("c", text(at(-20)), text(at(-19)), "Superseded", "<none> <none> web.service: it failed")))
 		Expect(s.run("history", "infra", "--configuration", "no").ErrOut).To(ContainSubstring("--configuration: MachineConfigPool edge/infra has no rendered config no"))
 	})
 
@@ -129,6 +130,18 @@ var _ = Describe("history", func() {
 			And(HaveField("Object", "MachineConfig 50-web"), HaveField("Manager", "kubectl-client-side-apply"))), "in the order of time")
 	})
 
+	It("says why an object was changed last, if that is given, in one line that prints, and not for changes before that", func() {
+		begin := time.Now().Truncate(time.Second)
+		entry := func(manager string, seconds int) metav1.ManagedFieldsEntry {
+			return metav1.ManagedFieldsEntry{Manager: manager, Time: ptr.To(metav1.NewTime(begin.Add(time.Duration(seconds) * time.Second))), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}
+		}
+		p := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "infra", ManagedFields: []metav1.ManagedFieldsEntry{entry("first", 1), entry("last", 2)},
+			Annotations: map[string]string{"kubernetes.io/change-cause": "more\x1b[31m Pods:\n" + strings.Repeat("why ", 1000)}}}
+		Expect(listChanged(p, nil, nil, begin, begin.Add(time.Minute))).To(HaveExactElements(HaveField("Cause", ""),
+			HaveField("Cause", And(HavePrefix("more [31m Pods: why why "), HaveSuffix(" …"), WithTransform(func(s string) int { return len(s) }, BeNumerically("<=", maxCause))))))
+		Expect(listChanged(p, nil, nil, begin, begin.Add(time.Second))).To(HaveExactElements(HaveField("Cause", "")), "it was changed again since then")
+	})
+
 	DescribeTable("names a MachineConfig that was deleted", func(change string) {
 		const handedOutIt = "rendered-infra-2"
 		updated := done("a")
@@ -140,7 +153,7 @@ var _ = Describe("history", func() {
 		}, updated)
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[2]).To(HaveSuffix(" " + change + ", - file /etc/b"))
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra", "--configuration", handedOutIt)))).To(ContainElements(
-			"CHANGED BY AT", "MachineConfig b, which was deleted <none> <none>"))
+			"CHANGED BY AT CAUSE", "MachineConfig b, which was deleted <none> <none> <none>"))
 		Expect(clitest.ExpectSuccess(s.run("history", "infra", "--configuration", handedOutIt, "-o", "json"))).To(MatchRegexp(`"object": "MachineConfig b",\s+"deleted": true\s+}`))
 	}, Entry("then", "- MachineConfig b"), Entry("since, and was added then", "+ MachineConfig b"))
 

@@ -95,7 +95,8 @@ func pin(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPoo
 	return nil
 }
 
-// sayUndone says what a pool hands out instead of what it renders, which objects no longer fit, and what does not change.
+// sayUndone says what a pool hands out instead of what it renders, which objects no longer fit, and what does not
+// change.
 func sayUndone(ctx context.Context, streams genericiooptions.IOStreams, cluster *input.Cluster, p *poolv1.MachineConfigPool, does string) error {
 	rendered := &poolv1.MachineConfig{}
 	if err := cluster.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ConfigurationName}, rendered); err != nil {
@@ -132,8 +133,8 @@ func sayUndone(ctx context.Context, streams genericiooptions.IOStreams, cluster 
 	return err
 }
 
-// findWithMisfit returns the names of the other pools of a Cluster that hand out an object as it is now because of which
-// a pool renders something else than before.
+// findWithMisfit returns the names of the other pools of a Cluster that hand out an object as it is now because of
+// which a pool renders something else than before.
 func findWithMisfit(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig, misfits []pool.Misfit) (names []string) {
 	for i := range pools {
 		other := &pools[i]
