@@ -137,6 +137,7 @@ var table = map[string]Outlook{
 	poolv1.CanaryPendingReason:              Waits,
 	poolv1.ClusterLimitReason:               Waits,
 	poolv1.ApprovalPendingReason:            NeedsPerson,
+	poolv1.HostsSkippedReason:               Waits,
 	poolv1.GateUnreadableReason:             NeedsPerson,
 }
 

@@ -22,7 +22,8 @@ const maxCanaries = 3
 // NextAfter returns the names of the hosts that Next returns, without those that must wait for the canaries of their
 // pool, and why these wait, or nil if none does. The canaries are those that the selector selects, or the first hosts
 // that get their Target, whichever these are. So a host that failed before and gets the correction first is one, and
-// the canaries of a change need not be recorded.
+// the canaries of a change need not be recorded. A host that is skipped is none, unless it has completed its update: if
+// all that the selector selects are skipped, the others wait for none.
 func NextAfter(canary *poolv1.CanarySettings, hosts []Candidate, maxUnavailable int, now time.Time) (chosen []string, closed *ClosedGate) {
 	if closed = closedByCanary(canary, hosts, now); closed == nil {
 		return Next(hosts, maxUnavailable), nil
@@ -33,10 +34,11 @@ func NextAfter(canary *poolv1.CanarySettings, hosts []Candidate, maxUnavailable 
 		h := &hosts[i]
 		begun[h.Name] = h.HasBegun
 		switch {
+		case h.IsSkipped:
 		case h.Target != "" && h.Desired == h.Target:
 			told++
 		case canary.NodeSelector != nil && !h.IsCanary && !h.HasBegun:
-			held = held || !h.IsExcluded
+			held = held || !h.IsExcluded && !h.IsHeld
 			h.IsExcluded = true
 		}
 	}
@@ -68,13 +70,16 @@ func closedByCanary(canary *poolv1.CanarySettings, hosts []Candidate, now time.T
 	}
 	var completed []time.Time
 	var pending []string
+	isSelected := false
 	for i := range hosts {
 		h := &hosts[i]
 		isTold := h.Target != "" && h.Desired == h.Target
+		isSelected = isSelected || h.IsCanary
 		switch {
 		case canary.NodeSelector != nil && !h.IsCanary:
 		case isTold && !h.CompletedTime.IsZero():
 			completed = append(completed, h.CompletedTime)
+		case h.IsSkipped:
 		case isTold || canary.NodeSelector != nil:
 			pending = append(pending, h.Name)
 		}
@@ -84,6 +89,8 @@ func closedByCanary(canary *poolv1.CanarySettings, hosts []Candidate, now time.T
 		number = len(completed) + len(pending)
 	}
 	switch {
+	case number == 0 && isSelected:
+		return nil
 	case number == 0:
 		return closed("nodeSelector selects no Node of the pool: label one, or correct nodeSelector")
 	case len(completed) < number && len(pending) == 0:

@@ -68,9 +68,9 @@ func CountCluster(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool,
 		if in == nil { // the hosts of a pool that is gone end what they have begun
 			in = &poolv1.MachineConfigPool{}
 		}
-		kept := KeepSlots(slots[role], hosts, nil)
+		kept, hold := KeepSlots(slots[role], hosts, nil), HoldOf(in, now)
 		for _, h := range hosts {
-			candidate := h.ForRollout(in, "", SlotOf(kept, h.Name()))
+			candidate := h.ForRollout(in, "", SlotOf(kept, h.Name()), hold)
 			if candidate.Domain = ""; h.Node != nil {
 				candidate.Domain = h.Node.Labels[c.worker.Spec.Updates.Cluster.FailureDomainLabel]
 			}

@@ -151,6 +151,9 @@ func NodesByConfig(nodes []corev1.Node) map[types.NamespacedName][]*corev1.Node 
 // Name returns the name of the PoolbootConfig.
 func (h *Host) Name() string { return h.Config.Name }
 
+// NodeName returns the recorded name of the Node, by which the exceptions of a pool name the host.
+func (h *Host) NodeName() string { return h.Config.Status.NodeRef.Name }
+
 // Desired returns the revision that is recorded for the host.
 func (h *Host) Desired() string { return h.Config.Status.Update.DesiredRevision }
 
@@ -266,11 +269,11 @@ func (h *Host) IsExcluded() bool {
 	return h.IsUnrecorded || h.Report.NotUnderstood != "" || h.MachineWork() != NoMachineWork || !h.HasAgent() || h.Node == nil || h.IsLeaving() || capiannotations.HasPaused(h.Config)
 }
 
-// ForRollout returns the host as the rollout of a pool sees it. target is "" if its target is not known, and slot is
-// nil if the host has none. A host with a slot counts like one in an update until it is done with the slot, also if it
+// ForRollout returns the host as the rollout of a pool with a hold sees it. target is "" if its target is not known, and
+// slot is nil if the host has none. A host with a slot counts like one in an update until it is done with the slot, also if it
 // was not told yet. A host whose units fail after its update counts as one whose update failed: others wait, and what
 // corrects it comes to it first.
-func (h *Host) ForRollout(p *poolv1.MachineConfigPool, target string, slot *poolv1.UpdateSlot) Candidate {
+func (h *Host) ForRollout(p *poolv1.MachineConfigPool, target string, slot *poolv1.UpdateSlot, hold Hold) Candidate {
 	in := Candidate{
 		Name: h.Name(), Desired: h.Told(), Target: target, Progress: h.Progress(),
 		IsUnavailable: h.IsUnavailable(), IsExcluded: target == "" || h.IsExcluded(), IsLast: IsToBeReplaced(h.Machine),
@@ -292,7 +295,11 @@ func (h *Host) ForRollout(p *poolv1.MachineConfigPool, target string, slot *pool
 	if in.Progress == Done && len(h.Report.FailingUnits) > 0 {
 		in.Progress = Failed
 	}
-	in.HasBegun = in.Progress == InUpdate || in.Progress == Unknown && h.Report.Current != h.Told() || target != "" && target == h.Report.Current
+	returns := target != "" && target == h.Report.Current
+	in.HasBegun = in.Progress == InUpdate || in.Progress == Unknown && h.Report.Current != h.Told() || returns
+	held := hold.Of(h.NodeName())
+	in.IsSkipped = held.IsSkipped && !in.HasBegun
+	in.IsHeld = in.IsSkipped || held.byPool != "" && !returns
 	if p.Spec.Updates.Canary.IsDefined() {
 		h.setCanary(&in, &p.Spec.Updates.Canary)
 	}

@@ -41,7 +41,7 @@ var _ = DescribeTable("The host of a Machine", func(machine *clusterv1.Machine, 
 	Expect(rollout.WorkOn(machine)).To(Equal(work))
 	Expect(rollout.IsToBeReplaced(machine)).To(Equal(isToBeReplaced))
 	h := rollout.HostOf(nil, &bootstrapv1.PoolbootConfig{}, machine, nil)
-	in := h.ForRollout(&poolv1.MachineConfigPool{}, "target", nil)
+	in := h.ForRollout(&poolv1.MachineConfigPool{}, "target", nil, rollout.Hold{})
 	Expect(in.IsLast).To(Equal(isToBeReplaced))
 	if work != rollout.NoMachineWork {
 		Expect(in.IsUnavailable && in.IsExcluded).To(BeTrue())

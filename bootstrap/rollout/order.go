@@ -53,14 +53,15 @@ func EarlierPools(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool)
 
 // ClosedUntilReady returns why a pool that must be ready before others is not, or nil. configs are the MachineConfigs
 // of the namespace. What the status says counts only if it is about the pool and the MachineConfigs as they are: it can
-// be older than the change that the later pool is about to hand on.
+// be older than the change that the later pool is about to hand on. A pool that is ready but for hosts that it skips
+// counts as ready since it is not Updating.
 func (e EarlierPool) ClosedUntilReady(pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig, now time.Time) *ClosedGate {
 	p, err := pool.OfRole(pools, e.Role)
 	if err != nil {
 		return e.closed("%s, or take it out of the order", err)
 	}
 	inputs, err := pool.InputsID(e.Role, pools, configs)
-	ready := meta.FindStatusCondition(p.Status.Conditions, poolv1.ReadyCondition)
+	ready, since := meta.FindStatusCondition(p.Status.Conditions, poolv1.ReadyCondition), meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdatingCondition)
 	switch {
 	case err != nil, ready == nil, p.Status.InputsHash != inputs, p.Status.ObservedGeneration != p.Generation:
 		return e.closed("MachineConfigPool %s has not rendered its present MachineConfigs: see its condition %s", p.Name, poolv1.RenderDegradedCondition)
@@ -72,7 +73,10 @@ func (e EarlierPool) ClosedUntilReady(pools []poolv1.MachineConfigPool, configs 
 	default:
 		return e.closed("MachineConfigPool %s holds back what it renders: run %s", p.Name, Command("resume", p))
 	}
-	if ready.Status != metav1.ConditionTrue {
+	switch {
+	case ready.Status != metav1.ConditionTrue && ready.Reason == poolv1.HostsSkippedReason && since != nil: // since then, it is done but for these
+		ready = since
+	case ready.Status != metav1.ConditionTrue:
 		return e.closed("MachineConfigPool %s is not ready (%s): see %s", p.Name, ready.Reason, Command("status", p))
 	}
 	if until := ready.LastTransitionTime.Add(e.Soak); until.After(now) {

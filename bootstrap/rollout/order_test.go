@@ -86,6 +86,21 @@ var _ = Describe("The order of a cluster's pools", func() {
 		Expect(closed("gpu")).To(BeEmpty())
 	})
 
+	It("lets later pools begin although one is not ready because of hosts that it skips, once it is done but for these for long enough", func() {
+		set := func(updatingSince time.Duration) {
+			of("canary").Status.Conditions = []metav1.Condition{
+				{Type: poolv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: poolv1.HostsSkippedReason, LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))},
+				{Type: poolv1.UpdatingCondition, Status: metav1.ConditionFalse, Reason: poolv1.HostsSkippedReason, LastTransitionTime: metav1.NewTime(now.Add(-updatingSince))},
+			}
+		}
+		set(time.Minute)
+		Expect(closed("worker")).To(Equal(first + "MachineConfigPool canary must stay ready until 2026-11-21T12:29:00Z (soakSeconds): wait, or set fewer seconds"))
+		set(30 * time.Minute)
+		Expect(closed("worker")).To(BeEmpty())
+		of("canary").Status.RenderedConfiguration = "rendered-other"
+		Expect(closed("worker")).NotTo(BeEmpty())
+	})
+
 	DescribeTable("holds the later pools while a pool", func(change func(p *poolv1.MachineConfigPool), why string) {
 		change(of("canary"))
 		Expect(rollout.EarlierPools(&poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{PoolRole: "canary"}}, pools)).To(BeEmpty())

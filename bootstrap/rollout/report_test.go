@@ -96,7 +96,7 @@ var _ = DescribeTable("A report is not understood, whatever else it says, if its
 	Expect(h.Progress()).To(Equal(rollout.Unknown))
 	Expect(h.HasAgent()).To(BeTrue())
 	Expect(h.IsExcluded()).To(BeTrue())
-	Expect(h.ForRollout(&poolv1.MachineConfigPool{}, newRevision, nil).IsExcluded).To(BeTrue())
+	Expect(h.ForRollout(&poolv1.MachineConfigPool{}, newRevision, nil, rollout.Hold{}).IsExcluded).To(BeTrue())
 },
 	Entry("newer", ptr.To("2"), "version 2", "update Poolboot's manager"),
 	Entry("older", ptr.To("0"), `"0"`, "restart poolboot-agent.service"),

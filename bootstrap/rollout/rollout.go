@@ -48,6 +48,12 @@ type Candidate struct {
 	IsUnavailable bool
 	// IsExcluded is true for a host that is never chosen, such as one that runs no agent. It counts like any other.
 	IsExcluded bool
+	// IsHeld is true for a host that can't begin an update now because of a pause, a missing approval, the maintenance
+	// window or an exception. It is chosen by no limit, so others are in its place.
+	IsHeld bool
+	// IsSkipped is true for a host that an exception skips, and that has begun no update. Others do not wait for it: it
+	// stages nothing, is no canary, and counts only while it is unavailable, and not because its last update failed.
+	IsSkipped bool
 	// IsStaging is true for a host that must download what its Target needs before it is chosen, and IsStagingFailed if
 	// it has reported why it can't.
 	IsStaging, IsStagingFailed bool
@@ -69,8 +75,8 @@ func (h *Candidate) IsActive() bool {
 }
 
 // TakesPlace reports whether the host counts against maxUnavailable: it is unavailable or in an update, or its last
-// update failed.
-func (h *Candidate) TakesPlace() bool { return h.IsActive() || h.Progress == Failed }
+// update failed and it is not skipped.
+func (h *Candidate) TakesPlace() bool { return h.IsActive() || h.Progress == Failed && !h.IsSkipped }
 
 // DefaultMaxUnavailable is the number of hosts if a pool has no maxUnavailable.
 const DefaultMaxUnavailable = 1
@@ -112,7 +118,7 @@ func Count(hosts []Candidate) (count int) {
 //   - Any other host gets it only if the hosts whose last update failed leave room for it as well. So a revision that
 //     fails stops at maxUnavailable hosts.
 //
-// Other hosts that are unavailable get nothing: something else is going on there. Hosts are chosen in the order of
+// Hosts that are held get nothing. Other hosts that are unavailable get nothing: something else is going on there. Hosts are chosen in the order of
 // their failure domains, within these of their zones, and within a zone the oldest first. Those without a domain or a
 // zone are last, and those with IsLast after all others. A host that is not in an update yet is chosen only if all
 // that count are in its domain, and if it is not IsStaging.
@@ -123,7 +129,7 @@ func Next(hosts []Candidate, maxUnavailable int) (chosen []string) {
 	unavailable, counted := domains{}, domains{}
 	for i := range hosts {
 		h := &hosts[i]
-		isWanted := h.Desired != h.Target && !h.IsExcluded
+		isWanted := h.Desired != h.Target && !h.IsExcluded && !h.IsHeld
 		switch {
 		case h.IsActive():
 			active++
@@ -135,6 +141,7 @@ func Next(hosts []Candidate, maxUnavailable int) (chosen []string) {
 			case h.Progress == Unknown:
 				unknown = append(unknown, h.Name)
 			}
+		case h.IsSkipped:
 		case h.Progress == Failed:
 			stopped++
 			counted[h.Domain] = true

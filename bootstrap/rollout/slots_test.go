@@ -83,7 +83,7 @@ func slots(host, id string) []poolv1.UpdateSlot {
 }
 
 var _ = DescribeTable("A host with a slot", func(h *rollout.Host, want rollout.Progress) {
-	c := h.ForRollout(&poolv1.MachineConfigPool{}, "target", &slots("host", "2")[0])
+	c := h.ForRollout(&poolv1.MachineConfigPool{}, "target", &slots("host", "2")[0], rollout.Hold{})
 	Expect(c).To(And(HaveField("HasSlot", true), HaveField("Desired", revision), HaveField("Progress", want)))
 },
 	Entry("that was not told yet counts as in an update", hostWith("2", reports("1", agentv1.Done)), rollout.InUpdate),

@@ -30,9 +30,10 @@ func (h *Host) WhyNotStaged(revision string) string {
 }
 
 // WithStaging returns the candidate with whether the host must stage its target before it is chosen. Hosts that are
-// unavailable are not chosen, and those that are in an update get their target at once.
+// unavailable are not chosen, those that are skipped take no place of others, and those that are in an update get their
+// target at once.
 func (c Candidate) WithStaging(h *Host) Candidate {
-	isWaiting := !c.HasSlot && !c.IsExcluded && !c.IsActive() && c.Desired != c.Target
+	isWaiting := !c.HasSlot && !c.IsExcluded && !c.IsSkipped && !c.IsActive() && c.Desired != c.Target
 	c.IsStaging = isWaiting && !h.HasStaged(c.Target)
 	c.IsStagingFailed = c.IsStaging && h.WhyNotStaged(c.Target) != ""
 	return c

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
 // maxNames is the maximum number of names in a warning.
@@ -36,6 +38,9 @@ func PoolWarnings(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool
 	if paths := pool.DefaultsBelowPolicy(p.Spec.Updates.DisruptionPolicy); len(paths) > 0 {
 		warnings = append(warnings, fmt.Sprintf("spec.updates.disruptionPolicy.files: the defaults for %s apply instead of the policy for a directory that contains them, "+
 			"because their paths are longer: add policies for these paths to replace them", excerpt.Names(maxNames, paths)))
+	}
+	if nodes := rollout.ExpiredExceptions(p, time.Now()); len(nodes) > 0 {
+		warnings = append(warnings, fmt.Sprintf("spec.updates.exceptions: these have expired and do nothing: remove them, or set a later time in until: %s", excerpt.Names(maxNames, nodes)))
 	}
 	if names := overlappingPools(*p, others); len(names) > 0 {
 		remedy := fmt.Sprintf("Select only by node-role.kubernetes.io/%s, or by another value of a label by which they select", p.Spec.PoolRole)

@@ -222,7 +222,7 @@ var _ = Describe("The plugin", func() {
 
 	It("refuses an unknown command", func() {
 		clitest.ExpectError(runPoolboot("witch"), 1, `unknown command "witch" for "kubectl poolboot"`+"\nDid you mean which?\nUse one of adopt, boots, ", ", render, report, rollout, ")
-		clitest.ExpectError(runPoolboot("rollout", "foo"), 1, `unknown command "foo" for "kubectl poolboot rollout"`, "\nUse one of approve, history, pause, plan, restart, resume, retry, status\n")
+		clitest.ExpectError(runPoolboot("rollout", "foo"), 1, `unknown command "foo" for "kubectl poolboot rollout"`, "\nUse one of approve, except, history, pause, plan, restart, resume, retry, status, undo\n")
 		clitest.ExpectError(runPoolboot("explain", "foo", "infra"), 1, "\nUse one of host, machine, node\n")
 		clitest.ExpectError(runPoolboot("version", "foo"), 1, `unknown command "foo" for "kubectl poolboot version"`+"\n")
 	})

@@ -30,7 +30,7 @@ var endsWithRemedy = regexp.MustCompile(`(: |, |; |\n)(and |or )?([Uu]se|add|ask
 // liveCommands are command lines of all commands that read a cluster.
 var liveCommands = []string{
 	"boots", "boots infra-a --watch", "diff -f pool.yaml", "explain host rack1-u12", "explain machine infra-a", "explain node infra-a", "move-check",
-	"pointer edge --host edge-7", "render --live --pool infra", "report", "rollout approve infra", "rollout history infra", "rollout pause infra", "rollout plan infra",
+	"pointer edge --host edge-7", "render --live --pool infra", "report", "rollout approve infra", "rollout except infra host-1 --remove", "rollout history infra", "rollout pause infra", "rollout plan infra",
 	"rollout resume infra", "rollout retry infra", "rollout status", "rollout status infra", "rollout status infra --watch", "rollout status --watch", "rollout undo infra",
 }
 
@@ -196,6 +196,9 @@ var _ = Describe("An error ends with what to do, and has its exit code,", func()
 		Entry("a Cluster of a diff", "nope", "diff -f pool.yaml --cluster nope"),
 		Entry("a pool", `MachineConfigPool "nope"`, "rollout plan nope"),
 		Entry("a pool to approve", `MachineConfigPool "nope"`, "rollout approve nope"),
+		Entry("a pool to make an exception in", `MachineConfigPool "nope"`, "rollout except nope host-1 --remove"),
+		Entry("the end of an exception", "nope", "rollout except infra host-1 --skip --until nope --reason x"),
+		Entry("an exception without a Node", "name both", "rollout except infra --remove"),
 		Entry("a pool to pause", `MachineConfigPool "nope"`, "rollout pause nope"),
 		Entry("a rendered config", "--configuration: MachineConfigPool edge/infra has no rendered config nope", "rollout pause infra --configuration nope"),
 		Entry("a rendered config to return to", "--to: MachineConfigPool edge/infra has no rendered config nope", "rollout undo infra --to nope"),

@@ -97,6 +97,7 @@ var _ = Describe("What the commands print fits in 120 columns", func() {
 		Entry("move-check", "to move", "move-check"),
 		Entry("render --explain", "/etc/motd", "render", "--live", "--pool", "infra", "--explain"),
 		Entry("rollout approve", "needs no approval", "rollout", "approve", "infra"),
+		Entry("rollout except", "skipped", "rollout", "except", "infra", longName, "--skip", "--until", "1h", "--reason", "it waits for a part that comes with the next delivery to the site, which is late because of the snow"),
 		Entry("rollout history", "infra@1761d995", "rollout", "history", "infra"),
 		Entry("rollout pause", "is paused", "rollout", "pause", "infra", "--configuration", goodConfig),
 		Entry("rollout plan", longName, "rollout", "plan", "infra"),

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -210,6 +212,11 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			p.Annotations = map[string]string{poolv1.PausedConfigurationAnnotation: "rendered-gpu-0"}
 			return p
 		}(), poolv1.PausedConfigurationAnnotation, "not paused", "leave it out"),
+		Entry("an exception that has expired, but not one that ends later", newPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) {
+			s.Updates.Exceptions = []poolv1.UpdateException{
+				{Node: "a", Action: poolv1.ExceptionSkip, Until: ptr.To(metav1.NewTime(time.Now().Add(-time.Second))), Reason: "x"},
+				{Node: "b", Action: poolv1.ExceptionSkip, Until: ptr.To(metav1.NewTime(time.Now().Add(time.Hour))), Reason: "x"}}
+		}), "spec.updates.exceptions: these have expired and do nothing", "set a later time in until: a"),
 		Entry("a policy for a directory that contains the paths of defaults", newPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) {
 			s.Updates.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: "/etc/containers"}, {Path: "/etc/containers/policy.json"}}
 		}), "spec.updates.disruptionPolicy.files: the defaults for /etc/containers/registries.conf, /etc/containers/registries.conf.d, /etc/containers/registries.d apply instead", "add policies for these paths"),

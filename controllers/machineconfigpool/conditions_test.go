@@ -73,6 +73,14 @@ var situations = map[string]struct {
 		Expect(s.Update(ctx(), p)).To(Succeed())
 		Expect(s.Create(ctx(), follower("m1", bootstrapv1.UpdateWaitingReason))).To(Succeed())
 	}, `is not approved .*: check it, and run kubectl poolboot rollout approve infra -n \w+ --configuration rendered-infra-`},
+	poolv1.HostsSkippedReason: {poolv1.UpdatedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
+		p := s.pool("infra")
+		p.Spec.Updates.Exceptions = []poolv1.UpdateException{{Node: "m1", Action: poolv1.ExceptionSkip, Until: &metav1.Time{Time: time.Now().Add(time.Hour)}, Reason: "waits for a disk"}}
+		Expect(s.Update(ctx(), p)).To(Succeed())
+		m1 := follower("m1", bootstrapv1.UpdateWaitingReason)
+		m1.Status.NodeRef = bootstrapv1.NodeReference{Name: "m1", UID: "m1"}
+		Expect(s.Create(ctx(), m1)).To(Succeed())
+	}, `1 of 1 hosts are skipped \(m1 until .*: waits for a disk\): wait until then, or remove the entry`},
 	poolv1.PausedConfigurationInvalidReason: {poolv1.RenderDegradedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		p := s.pool("infra")
 		p.Spec.Paused = new(true)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -107,8 +108,8 @@ type counts struct {
 	total, updated, ready, agentless, outdatedDisks, needReboot int32
 	// joined are the hosts that rollouts count. notReplaced are those that are missing to the capacity of the pool.
 	joined, notReplaced int32
-	// names are those of the PoolbootConfigs of the joined hosts.
-	names sets.Set[string]
+	// names are those of the PoolbootConfigs of the joined hosts, and nodes those of their Nodes.
+	names, nodes sets.Set[string]
 	// booting are the Machines that have not joined yet. notInPool are those that have joined and whose Nodes are not
 	// Ready in the pool. Together, they are the unavailable Machines.
 	booting, notInPool []string
@@ -122,11 +123,13 @@ type counts struct {
 	// such hosts without a Machine. waiting, updating and stopped are those of both that change to it without being
 	// installed again, by their phase.
 	outdated, outdatedHosts, waiting, updating, stopped []string
+	// skipped are hosts that an exception skips before they change to it, each until when and why. None waits for them.
+	skipped []string
 	// retrying are those of waiting whose update fails before it begins, such as its downloads.
 	retrying []string
 	// failing are those that run what the pool renders and whose units fail. They take places of maxUnavailable.
 	failing []string
-	// running has the names of waiting, updating and stopped by what the prediction depends on.
+	// running has the names of waiting, updating, stopped and skipped by what the prediction depends on.
 	running map[runs][]string
 	// degraded are the Machines that need a user to act, each with what to do.
 	degraded []string
@@ -137,7 +140,8 @@ type counts struct {
 
 func (s *scope) countMachines() (n counts) {
 	target := s.target()
-	n.running, n.names = map[runs][]string{}, sets.New[string]()
+	n.running, n.names, n.nodes = map[runs][]string{}, sets.New[string](), sets.New[string]()
+	now := time.Now()
 	for i := range s.machines {
 		state := stateOf(&s.machines[i])
 		name := state.name
@@ -149,6 +153,7 @@ func (s *scope) countMachines() (n counts) {
 		if rollout.IsInPool(s.pool.Spec.PoolRole, &s.machines[i]) {
 			n.joined++
 			n.names.Insert(s.machines[i].Name)
+			n.nodes.Insert(s.machines[i].Status.NodeRef.Name)
 		}
 		if state.agentless {
 			n.agentless++
@@ -159,9 +164,10 @@ func (s *scope) countMachines() (n counts) {
 		if state.needsReboot {
 			n.needReboot++
 		}
-		isFailing := false
+		isFailing, isSkipped := false, false
 		isCurrent := pool.HasSameContent(state.configuration, target)
 		restart := pool.RestartOf(s.pool, &s.machines[i], false)
+		exception := rollout.ExceptionOf(s.pool, s.machines[i].Status.NodeRef.Name, now)
 		switch {
 		case !state.joined:
 			n.booting = append(n.booting, name)
@@ -175,6 +181,9 @@ func (s *scope) countMachines() (n counts) {
 			switch {
 			case state.phase == updating:
 				n.updating = append(n.updating, name)
+			case exception != nil && exception.Action == poolv1.ExceptionSkip && (state.phase == waits || !state.silent):
+				isSkipped = true
+				n.skipped = append(n.skipped, name+" "+strings.TrimPrefix(rollout.DescribeException(exception), "skipped "))
 			case state.phase == stopped && !isEarlier:
 				n.stopped = append(n.stopped, name)
 			default:
@@ -207,7 +216,7 @@ func (s *scope) countMachines() (n counts) {
 		} else if state.joined && !isFailing && state.unavailable != "" && (state.phase == "" || state.phase == waits) {
 			n.held = append(n.held, name+": "+string(state.unavailable))
 		}
-		if state.problem != "" {
+		if state.problem != "" && !(isSkipped && state.phase == stopped) { // somebody has decided what happens to it
 			n.degraded = append(n.degraded, name+": "+strings.TrimPrefix(state.problem, "host "+name+": "))
 		}
 	}
@@ -282,10 +291,21 @@ func (n counts) pendingMessage(p *poolv1.MachineConfigPool) string {
 	}
 	add(n.booting, "have not joined yet", see)
 	n.addRollout(add, see)
+	add(n.skipped, "are skipped", "wait until then, or remove the entry in spec.updates.exceptions, and they are updated")
 	add(n.outdated, "run another configuration", "roll out their MachineDeployments to renew them, see "+outlook.Renewing)
 	add(n.outdatedHosts, "run another configuration, and no MachineDeployment renews them", "install these hosts again")
 	add(n.notInPool, "have no Node that is Ready in the pool", see)
 	return strings.Join(parts, "; ")
+}
+
+// exceptionsMessage names the Nodes in exceptions of the pool that are none of its hosts. It returns "" if there are
+// none.
+func (n counts) exceptionsMessage(p *poolv1.MachineConfigPool) string {
+	unused := rollout.UnusedExceptions(p, n.nodes.Has, time.Now())
+	if len(unused) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; spec.updates.exceptions has Nodes that are those of no host of the pool (%s): correct or remove them", excerpt.Names(maxNames, unused))
 }
 
 // maxNames is how many hosts a message names.

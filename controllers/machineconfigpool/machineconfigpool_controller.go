@@ -225,7 +225,7 @@ type scope struct {
 	cache *renderCache
 	// counted is the state of the Machines in the status.
 	counted counts
-	// hold is why the hosts that wait begin no update, if the status says it.
+	// hold is why hosts that wait begin no update.
 	hold rollout.Hold
 	// notChosen is why the hosts that are updated next are not known, or nil.
 	notChosen error

@@ -81,8 +81,17 @@ func runsDesired(c *bootstrapv1.PoolbootConfig) bool {
 // failed returns the number of running hosts whose update or whose units failed.
 func (n counts) failed() int { return len(n.stopped) + len(n.failing) }
 
-// following returns the number of running hosts that run another configuration and change to that of the pool.
-func (n counts) following() int { return len(n.waiting) + len(n.updating) + len(n.stopped) }
+// following returns the number of running hosts that run another configuration and change to that of the pool, now or
+// when they are not skipped any more.
+func (n counts) following() int {
+	return len(n.waiting) + len(n.updating) + len(n.stopped) + len(n.skipped)
+}
+
+// isDoneButSkipped reports whether all hosts are updated and ready, but for some that are skipped. Whether the Nodes of
+// these are Ready does not matter.
+func (n counts) isDoneButSkipped() bool {
+	return len(n.skipped) > 0 && n.updated+int32(len(n.skipped)) == n.total && n.ready == n.updated
+}
 
 // runningOther returns the number of running hosts that follow their pool and run another configuration than this one.
 func (n counts) runningOther(configuration string) (count int) {
@@ -104,6 +113,8 @@ func (s *scope) pendingReason(n counts) string {
 	switch {
 	case len(n.updating) > 0:
 		return poolv1.HostsUpdatingReason
+	case n.isDoneButSkipped():
+		return poolv1.HostsSkippedReason
 	case len(n.stopped) > 0 && (err != nil || len(n.waiting) == 0), len(n.waiting) > 0 && n.failed() > 0 && n.failed() >= limit:
 		return poolv1.RolloutStoppedReason
 	case isBlocked:

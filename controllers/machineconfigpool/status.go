@@ -101,10 +101,12 @@ func (s *scope) setReady() {
 }
 
 // setUpdated sets Updated and Updating. As in OpenShift, a paused pool is never Updating, and a pool is not Updated
-// while one of its Nodes is not Ready.
+// while one of its Nodes is not Ready. A pool that is done but for skipped hosts is neither.
 func (s *scope) setUpdated(n counts) {
 	c, target, paused := s.pool.Status.Configuration, s.target(), s.pool.Spec.IsPaused()
+	s.hold = rollout.HoldOf(s.pool, time.Now())
 	set := func(updated, updating bool, reason, message string) {
+		message += n.exceptionsMessage(s.pool)
 		s.setCondition(poolv1.UpdatedCondition, updated, reason, message)
 		s.setCondition(poolv1.UpdatingCondition, updating, reason, message)
 	}
@@ -123,7 +125,6 @@ func (s *scope) setUpdated(n counts) {
 			message = n.blockedMessage() + message
 		}
 		if len(n.waiting) > 0 {
-			s.hold = rollout.HoldOf(s.pool, time.Now())
 			gate := rollout.HoldOfGates(s.pool)
 			switch {
 			case reason != poolv1.HostsPendingReason:
@@ -136,7 +137,7 @@ func (s *scope) setUpdated(n counts) {
 				message += "; " + why
 			}
 		}
-		set(false, !paused, reason, message)
+		set(false, !paused && reason != poolv1.HostsSkippedReason, reason, message)
 	case n.ready < n.total:
 		set(false, !paused, poolv1.HostsUnavailableReason, n.pendingMessage(s.pool))
 	default:

@@ -161,7 +161,7 @@ const StalledCondition = "Stalled"
 const (
 	// UpdatedCondition is true when every host of the pool runs what the pool renders and its Node is Ready.
 	UpdatedCondition = "Updated"
-	// UpdatingCondition is true when the pool is not Updated and not paused.
+	// UpdatingCondition is true when the pool is not Updated and not paused, and not all that waits is skipped.
 	UpdatingCondition = "Updating"
 	// RenderDegradedCondition is true when the pool's MachineConfigs can't be rendered, or when the annotation
 	// poolboot.io/paused-configuration or spec.configurationName names no rendered config of the pool. The message
@@ -207,6 +207,9 @@ const (
 	// Hosts wait for their update, and what the pool hands out is not approved. Look at it, and run kubectl poolboot
 	// rollout approve: docs/updates.md#approve-updates.
 	ApprovalPendingReason = "ApprovalPending"
+	// All hosts run what the pool renders, and their Nodes are Ready, but for those that spec.updates.exceptions skips
+	// until a time. The message names these with the reasons: docs/updates.md#exceptions-for-one-host.
+	HostsSkippedReason = "HostsSkipped"
 	// The pool is rendered.
 	RenderedReason = "Rendered"
 	// The MachineConfigs cannot be rendered. Correct the one that the message names.

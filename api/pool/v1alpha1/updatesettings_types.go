@@ -32,6 +32,14 @@ type UpdateSettings struct {
 	// +optional
 	MaintenanceWindow MaintenanceWindow `json:"maintenanceWindow,omitempty,omitzero"`
 
+	// exceptions are hosts whose updates follow another rule until a time, each with the reason. A custom pool does not
+	// inherit them. kubectl poolboot rollout except sets them.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	// +kubebuilder:validation:MaxItems=32
+	Exceptions []UpdateException `json:"exceptions,omitempty"`
+
 	// gates are conditions of objects in the workload cluster, for example that storage is healthy. All must be
 	// true when hosts begin updates. The condition UpdateGatesOpen of the pool names the first gate that is closed.
 	// +optional

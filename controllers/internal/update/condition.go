@@ -65,7 +65,8 @@ func (h *host) updated(o outcome) *metav1.Condition {
 // updatedByAgent returns the condition Updated of a host by the state that its agent reports, or nil if it should stay
 // as it is.
 func (h *host) updatedByAgent(o outcome) *metav1.Condition {
-	runs, hold := h.Config.Status.Update.Desired.Name, cmp.Or(h.WhyMachineFirst(), h.WhyCordoned(), h.Report.Silence, o.in.hold.Why)
+	held := h.hold(o.in)
+	runs, hold := h.Config.Status.Update.Desired.Name, cmp.Or(h.WhyMachineFirst(), h.WhyCordoned(), h.Report.Silence, held.Why)
 	unknown := func(reason, format string, args ...any) *metav1.Condition {
 		return newUpdated(metav1.ConditionUnknown, reason, format, args...)
 	}
@@ -132,6 +133,8 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		return isNot(bootstrapv1.UpdateDegradedReason, "%s, and its agent reports: %s. Correct this, or run %s to apply everything again", says(runs), strings.TrimSuffix(h.why(), "."), h.retry(o))
 	case o.err != nil:
 		return h.failed(o.err)
+	case o.revision != h.Desired() && held.IsSkipped: // it does not stage either
+		return isNot(bootstrapv1.UpdateWaitingReason, "%s, and %s", says(runs), hold)
 	case o.revision != h.Desired() && h.WhyNotStaged(o.revision) != "":
 		return isNot(bootstrapv1.UpdateFailingReason, "%s, and its host cannot stage the update to %s: %s. It tries again at the latest after 30 minutes, and takes no place of spec.maxUnavailable before. "+
 			"If it lasts, correct the configuration, the host, or what the host downloads from", says(runs), rollout.NextOf(o.in.pool, h.Config, runs), h.withOrigins(strings.TrimPrefix(h.WhyNotStaged(o.revision), "stage "+o.in.pool.Status.Configuration.Name+": ")))
@@ -291,7 +294,7 @@ func (h *host) undoing(o outcome) (text string) {
 			return text
 		}
 	}
-	if hold := o.in.hold.Why; hold != "" && rollout.IsForced(h.Config) {
+	if hold := h.hold(o.in).Why; hold != "" && rollout.IsForced(h.Config) {
 		return text + ". It is to apply its configuration again, and " + hold
 	}
 	return fmt.Sprintf("%s. Undo the %s on the host%s, run %s to apply everything again, or leave out of the configuration what the operating system changes itself",

@@ -41,6 +41,9 @@ type host struct {
 	scope *scope.Scope
 }
 
+// hold returns why the host begins no update now, as far as its pool says.
+func (h *host) hold(in poolContext) rollout.HostHold { return in.hold.Of(h.NodeName()) }
+
 // flush writes what was changed in the record, before something else is done.
 func (h *host) flush(ctx context.Context) error {
 	err := h.scope.Flush(ctx)

@@ -48,7 +48,7 @@ func (r *Updates) closedByHost(ctx context.Context, s *poolScope, e rollout.Earl
 	in := r.poolContextOf(ctx, s.cluster, p, s.pools)
 	for _, of := range s.all.hostsOf(e.Role, s.pools) {
 		h := &host{Host: of}
-		if h.IsExcluded() {
+		if h.IsExcluded() || !h.HasBegun() && h.hold(in).IsSkipped {
 			continue
 		}
 		revision, err := r.revisionOf(ctx, h, in)

@@ -100,11 +100,7 @@ func (r *Updates) chooseHosts(ctx context.Context, s *poolScope) (again time.Dur
 	case !isBuilt:
 		wait, open = rollout.SlotsPause, &metav1.Time{Time: now.Add(rollout.SlotsPause)}
 	case wait == 0:
-		var closed *rollout.ClosedGate
-		if next, closed = rollout.NextAfter(&s.pool.Spec.Updates.Canary, candidates, s.maxUnavailable, now); s.hold.Why == "" {
-			s.gates.closedByCanary = closed
-		}
-		next = s.withoutHeld(next)
+		next, s.gates.closedByCanary = rollout.NextAfter(&s.pool.Spec.Updates.Canary, candidates, s.maxUnavailable, now)
 	}
 	next, failed := r.passGates(ctx, s, next)
 	if failed == nil {
@@ -310,7 +306,7 @@ func (s *poolScope) candidates() []rollout.Candidate {
 
 // candidate returns a host as the rollout sees it.
 func (s *poolScope) candidate(h *host) rollout.Candidate {
-	return h.ForRollout(s.pool, h.target, s.slot(h)).WithStaging(h.Host)
+	return h.ForRollout(s.pool, h.target, s.slot(h), s.hold).WithStaging(h.Host)
 }
 
 // slot returns the slot of a host, or nil.
@@ -329,20 +325,6 @@ func (s *poolScope) setSlots(slots []poolv1.UpdateSlot) {
 	}
 }
 
-// withoutHeld returns those of the hosts that get their target although the pool begins no update: all if nothing holds
-// the pool back, and otherwise those that return to what they have, because their update ends by that.
-func (s *poolScope) withoutHeld(names []string) (held []string) {
-	if s.hold.Why == "" {
-		return names
-	}
-	for _, h := range s.named(names) {
-		if h.returns() {
-			held = append(held, h.Name())
-		}
-	}
-	return held
-}
-
 // named returns hosts by their names.
 func (s *poolScope) named(names []string) []*host {
 	byName := make(map[string]*host, len(s.hosts))
@@ -355,6 +337,3 @@ func (s *poolScope) named(names []string) []*host {
 	}
 	return hosts
 }
-
-// returns reports whether the target of a host is what it has: its update ends by that.
-func (h *host) returns() bool { return h.target != "" && h.target == h.Report.Current }

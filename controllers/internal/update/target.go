@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -38,7 +37,7 @@ type poolContext struct {
 	pools   []poolv1.MachineConfigPool
 	// renderer is the program for the network data of hosts, or "" if they get none.
 	renderer poolv1.NetworkRenderer
-	// hold is why no host of the pool begins an update.
+	// hold is why no host of the pool begins an update, apart from exceptions.
 	hold rollout.Hold
 
 	// facts are what hosts need to join the cluster. identity is what its Nodes can't be named like. offer is the agent
@@ -54,7 +53,7 @@ type poolContext struct {
 
 // poolContextOf gathers what the targets of the hosts of a pool depend on.
 func (r *Updates) poolContextOf(ctx context.Context, cluster *clusterv1.Cluster, p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) poolContext {
-	in := poolContext{cluster: cluster, pool: p, pools: pools, hold: rollout.HoldOf(p, time.Now()), identity: workload.Identity(ctx, r.ClusterCache, cluster)}
+	in := poolContext{cluster: cluster, pool: p, pools: pools, hold: rollout.HoldOf(p, r.now()), identity: workload.Identity(ctx, r.ClusterCache, cluster)}
 	if in.renderer = pool.NetworkRendererOf(p, pools); in.renderer == poolv1.NetworkRendererNone {
 		in.renderer = ""
 	}

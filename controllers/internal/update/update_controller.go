@@ -277,7 +277,7 @@ func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Res
 	_, answer := h.answer(o.now)
 	_, overdue := h.overdue(in.pool, o.now)
 	_, staging := h.staging(o)
-	result.RequeueAfter = earlier(earlier(result.RequeueAfter, in.hold.Wait), earlier(earlier(answer, overdue), staging)) // for the condition
+	result.RequeueAfter = earlier(earlier(result.RequeueAfter, h.hold(in).Wait), earlier(earlier(answer, overdue), staging)) // for the condition
 	result.RequeueAfter = earlier(result.RequeueAfter, r.report(ctx, h, o))
 	return result, nil
 }

@@ -25,6 +25,15 @@ func newKubeletPatch(fields string) string {
 	return fmt.Sprintf("spec: {kubelet: {configuration: {%s}}}", fields)
 }
 
+// manyExceptions returns exceptions for a number of hosts.
+func manyExceptions(number int) string {
+	exceptions := make([]string, number)
+	for i := range exceptions {
+		exceptions[i] = fmt.Sprintf(`{node: a%d, action: Skip, until: "2026-12-24T06:00:00Z", reason: x}`, i)
+	}
+	return strings.Join(exceptions, ", ")
+}
+
 var _ = Describe("A MachineConfigPool", func() {
 	const kubeletType = "apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration"
 
@@ -56,6 +65,7 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry(nil, `poolRole: worker, updates: {approval: Manual, cluster: {order: [{pools: [canary, control-plane], soakSeconds: 3600}, {pools: [worker]}]}}`),
 		Entry(nil, `updates: {restart: {id: "2026-12-01T03:04:05.678901234Z", kind: Kubelet}}`),
 		Entry(nil, `updates: {canary: {hosts: 2, soakSeconds: 3600}}`),
+		Entry("exceptions, also one that has expired", `updates: {exceptions: [{node: edge-1.example.com, action: Skip, until: "2020-01-01T00:00:00Z", reason: wartet auf eine Platte – 日本}, {node: edge-2, action: IgnoreWindow, until: "2999-01-01T00:00:00+02:00", reason: `+strings.Repeat("é", 256)+`}]}`),
 		Entry(nil, `poolRole: worker, updates: {cluster: {maxUnavailable: "10%", failureDomainLabel: example.com/rack}}`),
 		Entry("no host of all pools, which is one", `poolRole: worker, updates: {cluster: {maxUnavailable: "0%"}}`),
 		Entry(nil, `updates: {canary: {nodeSelector: {matchLabels: {example.com/canary: ""}}}}`),
@@ -99,6 +109,18 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry(nil, `updates: {gates: [{name: a, expression: "true"}]}`, "updates.gates[0].objectRef", "Required value"),
 		Entry(nil, `updates: {gates: [{name: a, objectRef: {apiVersion: v1, kind: ConfigMap, name: a}}]}`, "updates.gates[0].expression", "Required value"),
 		Entry(nil, `updates: {gates: [`+strings.Repeat(`{name: a, objectRef: {apiVersion: v1, kind: ConfigMap, name: a}, expression: "true"}, `, 2)+`]}`, "updates.gates[1]", "Duplicate value"),
+		Entry("two exceptions for one host", `updates: {exceptions: [`+strings.Repeat(`{node: a, action: Skip, until: "2026-12-24T06:00:00Z", reason: x}, `, 2)+`]}`, "updates.exceptions[1]", "Duplicate value"),
+		Entry("more exceptions than a person reads", `updates: {exceptions: [`+manyExceptions(33)+`]}`, "updates.exceptions", "at most 32 items"),
+		Entry("an exception without an end", `updates: {exceptions: [{node: a, action: Skip, reason: x}]}`, "updates.exceptions[0].until", "Required value"),
+		Entry("an exception until a text", `updates: {exceptions: [{node: a, action: Skip, until: tomorrow, reason: x}]}`, "updates.exceptions[0].until", "date-time"),
+		Entry("an exception without a reason", `updates: {exceptions: [{node: a, action: Skip, until: "2026-12-24T06:00:00Z"}]}`, "updates.exceptions[0].reason", "Required value"),
+		Entry("an exception with a reason of blanks", `updates: {exceptions: [{node: a, action: Skip, until: "2026-12-24T06:00:00Z", reason: "  "}]}`, "updates.exceptions[0].reason", "it must be text in one line"),
+		Entry("an exception with a reason that controls a terminal", `updates: {exceptions: [{node: a, action: Skip, until: "2026-12-24T06:00:00Z", reason: "a\e[31m"}]}`, "updates.exceptions[0].reason", "it must be text in one line"),
+		Entry("an exception with a reason of two lines", `updates: {exceptions: [{node: a, action: Skip, until: "2026-12-24T06:00:00Z", reason: "a\nb"}]}`, "updates.exceptions[0].reason", "it must be text in one line"),
+		Entry("an exception with a long reason", `updates: {exceptions: [{node: a, action: Skip, until: "2026-12-24T06:00:00Z", reason: `+strings.Repeat("a", 257)+`}]}`, "updates.exceptions[0].reason", "Too long"),
+		Entry("an exception for no host", `updates: {exceptions: [{action: Skip, until: "2026-12-24T06:00:00Z", reason: x}]}`, "updates.exceptions[0].node", "Required value"),
+		Entry("an exception for what is no name of a Node", `updates: {exceptions: [{node: A_b, action: Skip, until: "2026-12-24T06:00:00Z", reason: x}]}`, "updates.exceptions[0].node", "it must be the name of a Node"),
+		Entry("an exception that does something else", `updates: {exceptions: [{node: a, action: Force, until: "2026-12-24T06:00:00Z", reason: x}]}`, "updates.exceptions[0].action", `"Skip", "IgnoreWindow"`),
 		Entry("canaries by number and by label", `updates: {canary: {hosts: 2, nodeSelector: {matchLabels: {a: b}}}}`, "updates.canary", "set either hosts or nodeSelector"),
 		Entry("no canaries", `updates: {canary: {soakSeconds: 5}}`, "updates.canary", "set either hosts or nodeSelector"),
 		Entry("a selector of no canary", `updates: {canary: {nodeSelector: {}}}`, "updates.canary.nodeSelector", "it must not be empty, because it would match nothing"),

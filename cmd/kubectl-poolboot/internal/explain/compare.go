@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -173,11 +174,24 @@ func (b *bootReport) compareConfiguration(s *subject) {
 			b.Update = rollout.Resolve(b.Update, of)
 		}
 	}
+	if err == nil {
+		b.addException(rollout.ExceptionOf(of, s.config.Status.NodeRef.Name, time.Now()))
+	}
 	if b.Stage == record.StageAsFound {
 		b.Configuration = agentv1.AsFoundConfig
 	}
 	if s.config.Status.Update.DesiredRevision == "" && !record.IsAdopted(s.config) && b.Stage.IsAfterBoot() && b.PoolConfiguration != "" && !pool.HasSameContent(b.Configuration, b.PoolConfiguration) {
 		b.addTask(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", outlook.OwnerOf(s.config), b.Pool, pool.Boot{Config: s.config, Machine: s.machine, Pools: s.pools}.HowToRenew()))
+	}
+}
+
+// addException adds the exception of the pool for the host, which can be nil, unless the condition Updated has it.
+func (b *bootReport) addException(e *poolv1.UpdateException) {
+	if e == nil {
+		return
+	}
+	if does := rollout.DescribeException(e); !strings.Contains(b.Update, does) {
+		b.Update += ". Exception: " + does
 	}
 }
 

@@ -57,7 +57,7 @@ func (p *followedPool) end(s summary) error {
 	case p.Status.Configuration.Name != p.target:
 		return exec.CodeExitError{Code: exitSuperseded, Err: fmt.Errorf("%s hands out %s in place of %s: run the command again to follow it",
 			describe(p.MachineConfigPool), p.Status.Configuration.Name, p.target)}
-	case p.Spec.IsPaused() && !s.isUpdating():
+	case p.Spec.IsPaused() && !s.isUpdating(), s.isDoneButSkipped():
 		return s.held()
 	}
 	return nil

@@ -42,6 +42,8 @@ type HostStatus struct {
 	// Reboot is whether the host reboots for its next update, how, and because of what. It is empty if that is not
 	// known, and once the update has begun.
 	Reboot string `json:"reboot,omitempty"`
+	// Exception is what an entry in spec.updates.exceptions of the pool says about the host, or "".
+	Exception string `json:"exception,omitempty"`
 	// Agent is the version of the agent that the host runs, or "" without one.
 	Agent string `json:"agent"`
 
@@ -52,6 +54,8 @@ type HostStatus struct {
 	IsWrong    bool `json:"-"`
 	IsInUpdate bool `json:"-"`
 	isAway     bool
+	// isSkipped is true for a host that is not updated, and that the pool skips.
+	isSkipped bool
 	// isRetrying is true while something fails that is retried without a user.
 	isRetrying bool
 	// isDrainLate is true while the Node is drained for longer than the pool's drainTimeoutSeconds.
@@ -121,8 +125,22 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 		h.isDrainLate = h.State == bootstrapv1.UpdateDrainingReason && time.Since(began.Time) > time.Duration(p.Spec.Updates.DrainTimeout())*time.Second
 	}
 	h.addNode(config)
+	h.addException(p)
 	h.isAway = h.IsInUpdate || !record.IsNodeInPool(config) && !record.IsNodeOutsidePool(config)
 	return h
+}
+
+// addException adds the exception of the pool for the host. While it is skipped, an update that failed needs nobody.
+func (h *HostStatus) addException(p *poolv1.MachineConfigPool) {
+	e := rollout.ExceptionOf(p, h.Node, time.Now())
+	if e == nil {
+		return
+	}
+	h.Exception = rollout.DescribeException(e)
+	h.isSkipped = e.Action == poolv1.ExceptionSkip && !h.IsUpdated && !h.IsInUpdate
+	if h.isSkipped && !h.runsDesired() && slices.Contains([]string{bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason}, h.State) {
+		h.IsWrong = false
+	}
 }
 
 // staging is the state of a host that downloads what its update needs.
@@ -264,6 +282,9 @@ func (o *statusOptions) hostRows(hosts []HostStatus) []cli.Row {
 		}
 		if strings.HasPrefix(h.Reboot, "yes") {
 			message += ". Reboot: " + h.Reboot
+		}
+		if h.Exception != "" && !strings.Contains(message, h.Exception) {
+			message += ". Exception: " + h.Exception
 		}
 		if h.Host == "" && h.Node == "" {
 			message = "PoolbootConfig " + h.PoolbootConfig + ": " + message

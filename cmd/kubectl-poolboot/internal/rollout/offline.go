@@ -140,9 +140,9 @@ func planOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, nodes
 	if err != nil {
 		return plan{}, fmt.Errorf("MachineConfigPool %q: spec.%w", p.Name, err)
 	}
-	members := make([]member, len(nodes))
+	members, hold := make([]member, len(nodes)), rollout.HoldOf(p, time.Now())
 	for i, node := range nodes {
-		members[i] = nodeMember(p, pools, node)
+		members[i] = nodeMember(p, pools, node, hold)
 	}
 	return decide(p, members, limit), nil
 }
@@ -151,6 +151,15 @@ func planOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, nodes
 // the manager reads them, and reports a closed gate in the status of the pool.
 func holdOf(p *poolv1.MachineConfigPool) string {
 	return cmp.Or(waitsInPause(p), rollout.HoldOf(p, time.Now()).Why, rollout.HoldOfGates(p))
+}
+
+// holdOn returns why the host of a pool with a Node begins no update, or "". hold is that of the pool.
+func holdOn(p *poolv1.MachineConfigPool, node string, hold rollout.Hold) string {
+	of := hold.Of(node)
+	if of.IsSkipped {
+		return of.Why
+	}
+	return cmp.Or(waitsInPause(p), of.Why, rollout.HoldOfGates(p))
 }
 
 // waitsInPause says what a paused pool renders and does not hand out. It returns "" if there is nothing.
@@ -164,6 +173,8 @@ func waitsInPause(p *poolv1.MachineConfigPool) string {
 // member is a host as the rollout decides about it.
 type member struct {
 	rollout.Candidate
+	// node is the name of its Node, and hold why it begins no update, or "".
+	node, hold string
 	// place is why the host takes a place of maxUnavailable, or "". Details and remedies follow ": " or ", so ".
 	place string
 	// note is why the host is left alone, or "".
@@ -174,11 +185,19 @@ type member struct {
 
 // decide returns the plan for the hosts of a pool, in their order.
 func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
-	hold, canary := holdOf(of), ""
-	if c := conditions.Get(of, poolv1.UpdateGatesOpenCondition); c != nil && c.Reason == poolv1.CanaryPendingReason && c.Message == hold {
-		hold = "" // canaries can be next
+	gate, canary := rollout.HoldOfGates(of), ""
+	if c := conditions.Get(of, poolv1.UpdateGatesOpenCondition); c != nil && c.Reason == poolv1.CanaryPendingReason {
+		gate = "" // canaries can be next
+		for i := range members {
+			if members[i].hold == c.Message {
+				members[i].hold = ""
+			}
+		}
 	}
-	p := plan{MaxUnavailable: limit, Pinned: rollout.DescribePin(of), Problem: describeProblem(of), Unavailable: []string{}, Next: []string{}, Hosts: []notNext{}}
+	p := plan{
+		MaxUnavailable: limit, Pinned: rollout.DescribePin(of), Problem: describeProblem(of), Unavailable: []string{}, Next: []string{}, Hosts: []notNext{},
+		Exceptions: exceptionsOf(of, members),
+	}
 	hosts := make([]rollout.Candidate, len(members))
 	for i := range members {
 		m := &members[i]
@@ -188,7 +207,7 @@ func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
 		}
 	}
 	p.Capacity = max(limit-rollout.Count(hosts), 0)
-	if hold == "" {
+	if gate == "" {
 		isActive := func(name string) bool {
 			return slices.ContainsFunc(members, func(m member) bool { return m.Name == name && m.IsActive() })
 		}
@@ -202,7 +221,7 @@ func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
 		full = fmt.Sprintf("%d of the pool's hosts can be unavailable at a time, and these hold the places: %s", limit, describeHolders(members))
 	}
 	for _, m := range members {
-		if note := m.whyNot(p, cmp.Or(hold, canary, otherDomains(members, p, m, of.Spec.Updates.FailureDomainLabel)), full); note != "" {
+		if note := m.whyNot(p, cmp.Or(m.hold, canary, otherDomains(members, p, m, of.Spec.Updates.FailureDomainLabel)), full); note != "" {
 			p.Hosts = append(p.Hosts, notNext{m.Name, note})
 		}
 	}
@@ -220,7 +239,7 @@ func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
 		}
 		p.Reason = cmp.Or(waitsInPause(of), describeKept(members, p.Hosts), none+" waits for an update to "+of.Status.Configuration.Name)
 	default:
-		p.Reason = cmp.Or(hold, full, canary, describeStaging(members), "those that wait are in other failure domains than the unavailable ones")
+		p.Reason = cmp.Or(describeHeld(members), full, canary, describeStaging(members), "those that wait are in other failure domains than the unavailable ones")
 	}
 	return p
 }
@@ -241,6 +260,24 @@ func describeProblem(of *poolv1.MachineConfigPool) string {
 		does = "the pool hands out " + name + ": new hosts boot with it, and running hosts are updated to it"
 	}
 	return fmt.Sprintf("%s: %s. Until then, %s", c.Reason, strings.TrimSuffix(c.Message, "."), does)
+}
+
+// describeHeld returns why all hosts that wait are held, or "" if one is not: what holds the pool, or else what holds the
+// first of them.
+func describeHeld(members []member) (hold string) {
+	skipped := ""
+	for i := range members {
+		switch m := &members[i]; {
+		case !m.isWaiting():
+		case m.hold == "":
+			return ""
+		case m.IsSkipped:
+			skipped = cmp.Or(skipped, "host "+m.Name+": "+m.hold)
+		default:
+			hold = cmp.Or(hold, m.hold)
+		}
+	}
+	return cmp.Or(hold, skipped)
 }
 
 // describeStaging names the first host that waits and has not staged its update, and says why, or returns "".

@@ -53,9 +53,9 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 	if err != nil {
 		return nil, fmt.Errorf("%s: spec.%w", describe(p), err)
 	}
-	members := make([]member, len(hosts))
+	members, hold := make([]member, len(hosts)), rollout.HoldOf(p, time.Now())
 	for i, h := range hosts {
-		members[i] = memberOf(p, h)
+		members[i] = memberOf(p, h, hold)
 		members[i].Name = record.HostName(h.Config)
 		updated := conditions.Get(h.Config, bootstrapv1.UpdatedCondition)
 		if updated == nil || updated.Status == metav1.ConditionTrue {
@@ -66,9 +66,10 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 		}
 		waits := rollout.IsForced(h.Config) || updated.Reason == bootstrapv1.UpdateWaitingReason || updated.Reason == bootstrapv1.UpdateFailingReason
 		if waits && members[i].Progress == rollout.Done && members[i].Desired == members[i].Target {
-			members[i].Target = "another revision"
+			of := hold.Of(h.NodeName())
+			members[i].Target, members[i].HasBegun, members[i].IsSkipped, members[i].IsHeld = "another revision", false, of.IsSkipped, of.Why != ""
 		}
-		if members[i].isWaiting() {
+		if members[i].isWaiting() && !members[i].IsSkipped {
 			members[i].staging = describeNotStaged(p, h)
 			members[i].IsStaging = members[i].staging != ""
 		}
@@ -98,7 +99,7 @@ func describeNotStaged(p *poolv1.MachineConfigPool, h *rollout.Host) string {
 // nodeMember returns a Node as the manager sees it that told the Node what to run. The file contains no record of
 // what it should run, so that is what it was told. If the annotation with the name of that config is missing, it is the
 // config that the host runs, provided that the host has done what it was told.
-func nodeMember(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, node *corev1.Node) member {
+func nodeMember(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, node *corev1.Node, hold rollout.Hold) member {
 	config := &bootstrapv1.PoolbootConfig{}
 	config.Name = node.Name
 	if key, ok := record.ConfigOfNode(node); ok {
@@ -113,7 +114,7 @@ func nodeMember(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, n
 	if *told == "" && h.Report.IsDone(h.Told()) {
 		*told = node.Annotations[poolv1.NodeCurrentConfigAnnotation]
 	}
-	m := memberOf(p, h)
+	m := memberOf(p, h, hold)
 	m.Name = node.Name
 	if m.note == "" && *told == "" {
 		m.note = fmt.Sprintf("its annotation %s is missing, so it is not known which config it was told to run: use the Node as kubectl get -o yaml prints it",
@@ -124,7 +125,7 @@ func nodeMember(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, n
 
 // memberOf returns a host of a pool. A host that was told to run the rendered config that the pool hands out has its
 // target.
-func memberOf(p *poolv1.MachineConfigPool, h *rollout.Host) member {
+func memberOf(p *poolv1.MachineConfigPool, h *rollout.Host, hold rollout.Hold) member {
 	configuration, told := p.Status.Configuration.Name, h.Config.Status.Update.Desired.Name
 	target := configuration
 	if told == configuration {
@@ -133,8 +134,10 @@ func memberOf(p *poolv1.MachineConfigPool, h *rollout.Host) member {
 	if told == "" {
 		target = ""
 	}
-	m := member{Candidate: h.ForRollout(p, target, rollout.SlotOf(p.Status.Slots, h.Name()))}
-	m.place = describePlace(&m.Candidate, h)
+	m := member{Candidate: h.ForRollout(p, target, rollout.SlotOf(p.Status.Slots, h.Name()), hold), node: h.NodeName(), hold: holdOn(p, h.NodeName(), hold)}
+	if !m.IsSkipped || m.TakesPlace() {
+		m.place = describePlace(&m.Candidate, h)
+	}
 	m.note = m.place
 	switch {
 	case h.IsUnrecorded:

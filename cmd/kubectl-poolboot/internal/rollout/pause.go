@@ -203,13 +203,7 @@ the pool needs you to act. 1 for an error.`,
 		return cli.Say(streams.Out, "Each host waits for its turn, and is drained and rebooted if the disruption policy says so for an entry that changes or differs.")
 	})
 	cmd.Flags().StringSliceVar(&hosts, "host", nil, "name of a Node, host or PoolbootConfig; may be repeated")
-	completeInPool(cmd, to, "host", func(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) (names []string, err error) {
-		configs, err := listHosts(ctx, from, p)
-		for _, h := range newHostStatuses(p, configs) {
-			names = append(names, h.Node)
-		}
-		return names, err
-	})
+	completeInPool(cmd, to, "host", nodesOfHosts)
 	return cmd
 }
 

@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -47,6 +49,18 @@ type plan struct {
 	Reason string `json:"reason,omitempty"`
 	// Hosts are those that wait, are in an update, or are left alone, by name.
 	Hosts []notNext `json:"hosts"`
+	// Exceptions are those of the pool.
+	Exceptions []exception `json:"exceptions,omitempty"`
+}
+
+// exception is an exception for one host of a pool.
+type exception struct {
+	Node   string                       `json:"node"`
+	Action poolv1.UpdateExceptionAction `json:"action"`
+	Until  time.Time                    `json:"until"`
+	Reason string                       `json:"reason"`
+	// Problem is why it does nothing, or "".
+	Problem string `json:"problem,omitempty"`
 }
 
 // notNext is a host that is not next, and why.
@@ -62,8 +76,8 @@ func newPlan(streams genericiooptions.IOStreams, to input.Connection) *cobra.Com
 		Short: "Print which hosts of a pool are updated next",
 		Long: `Print how many hosts of a pool can be unavailable at a time, which hosts take these places (UNAVAILABLE), how many are
 free (CAPACITY), which hosts are next, and why others are not. While the pool is paused, is not approved, or waits
-for other pools, or its maintenance window or an update gate is closed, no host is next, and the capacity stays what it
-is. If the pool can't be rendered, the answer says why, and what its hosts do until that is corrected. Nothing is
+for other pools, or its maintenance window or an update gate is closed, no host is next but those that ignore the window,
+and the capacity stays what it is. If the pool can't be rendered, the answer says why, and what its hosts do until that is corrected. Nothing is
 written.
 
 With a POOL, the answer is about a pool in the management cluster. Its Nodes are read from the workload cluster, with
@@ -125,7 +139,7 @@ func (o *planOptions) run(ctx context.Context, args []string) (err error) {
 
 // printPlans prints a table of the pools, and the hosts that wait.
 func printPlans(out io.Writer, plans map[string]plan) error {
-	var pools, notes [][]string
+	var pools, notes, exceptions [][]string
 	var reasons strings.Builder
 	for _, role := range slices.Sorted(maps.Keys(plans)) {
 		p := plans[role]
@@ -142,12 +156,23 @@ func printPlans(out io.Writer, plans map[string]plan) error {
 		for _, h := range p.Hosts {
 			notes = append(notes, []string{role, h.Node, h.Message})
 		}
+		for _, e := range p.Exceptions {
+			reason := e.Reason
+			if e.Problem != "" {
+				reason += " (" + e.Problem + ")"
+			}
+			exceptions = append(exceptions, []string{role, e.Node, string(e.Action), e.Until.UTC().Format(time.RFC3339), reason})
+		}
 	}
 	err := (&cli.Table{Out: out, Header: []string{"POOL", "MAXUNAVAILABLE", "UNAVAILABLE", "CAPACITY", "NEXT"}}).Print(pools...)
 	fmt.Fprint(out, reasons.String())
-	if err != nil || len(notes) == 0 {
-		return err
+	more := func(rows [][]string, header ...string) {
+		if err == nil && len(rows) > 0 {
+			fmt.Fprintln(out)
+			err = (&cli.Table{Out: out, Header: header}).Print(rows...)
+		}
 	}
-	fmt.Fprintln(out)
-	return (&cli.Table{Out: out, Header: []string{"POOL", "HOST", "WHY IT IS NOT NEXT"}}).Print(notes...)
+	more(notes, "POOL", "HOST", "WHY IT IS NOT NEXT")
+	more(exceptions, "POOL", "NODE", "EXCEPTION", "UNTIL", "REASON")
+	return err
 }

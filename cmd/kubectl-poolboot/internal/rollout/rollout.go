@@ -1,6 +1,6 @@
 // Package rollout has the commands kubectl poolboot rollout: they print which hosts of a pool are updated next and how
-// far a rollout is, pause, resume and approve it, try failed updates again, restart hosts, list the rendered configs of
-// a pool, and return to an earlier one.
+// far a rollout is, pause, resume and approve it, try failed updates again, restart hosts, make exceptions for single
+// ones, list the rendered configs of a pool, and return to an earlier one.
 package rollout
 
 import (
@@ -29,7 +29,7 @@ func New(streams genericiooptions.IOStreams, connect func() input.Connection) *c
 		Use:   "rollout",
 		Short: "Show and control how running hosts follow their pool",
 		Long: `Show how far the hosts of a pool are, which are next and what the pool handed out; pause, resume and approve the
-updates, try failed ones again, return to an earlier config, and restart hosts.`,
+updates, try failed ones again, return to an earlier config, restart hosts, and make exceptions for single ones.`,
 		Example: `  # How far are all pools?
   kubectl poolboot rollout status -A
 
@@ -39,7 +39,7 @@ updates, try failed ones again, return to an earlier config, and restart hosts.`
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newStatus(streams, connect()), newPlan(streams, connect()), newPause(streams, connect()), newResume(streams, connect()), newApprove(streams, connect()),
-		newRetry(streams, connect()), newRestart(streams, connect()), newHistory(streams, connect()), newUndo(streams, connect()))
+		newRetry(streams, connect()), newRestart(streams, connect()), newExcept(streams, connect()), newHistory(streams, connect()), newUndo(streams, connect()))
 	return cmd
 }
 

@@ -17,6 +17,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -55,8 +56,8 @@ answer, a host was changed by hand or is in a stage of its update for too long, 
 labels of one pool, a host without an agent runs another config, the pool cannot be rendered, an update gate cannot be
 read, or --timeout expires and nothing below holds. 2 if the pool is paused and something waits, if hosts wait and the
 maintenance window or an update gate is closed, an approval is missing, other pools are first, or unavailable hosts take
-all places, or if a drain takes longer than spec.updates.drainTimeoutSeconds; --watch waits for all but the pause until
---timeout expires. 3 with --watch and a POOL if it hands out another config before all hosts run the first.`,
+all places, if all hosts run it but those that spec.updates.exceptions skips, or if a drain takes longer than
+spec.updates.drainTimeoutSeconds; --watch waits for all but the pause and the skipped hosts until --timeout expires. 3 with --watch and a POOL if it hands out another config before all hosts run the first.`,
 		Example: `  # All pools
   kubectl poolboot rollout status -A
 
@@ -206,7 +207,7 @@ func (s summary) isComplete() bool {
 // hold returns why no host begins an update, or "" if nothing waits.
 func (s summary) hold() string {
 	if why := waitsInPause(s.pool); why != "" || !s.isWaiting() {
-		return why
+		return cmp.Or(why, s.describeSkipped())
 	}
 	blocked := "" // by hosts that are unavailable now, too: the pool follows them
 	isUnavailable := func(h HostStatus) bool { return h.isAway || h.IsWrong || h.unavailable != "" }
@@ -214,12 +215,37 @@ func (s summary) hold() string {
 		(slices.ContainsFunc(s.hosts, isUnavailable) || int(s.pool.Status.CapacityHostCount) > len(s.hosts)) {
 		blocked = c.Message
 	}
+	hold := rollout.HoldOf(s.pool, time.Now())
+	if slices.ContainsFunc(s.hosts, func(h HostStatus) bool { return h.isWaiting() && hold.Of(h.Node).Why == "" }) { // also if its window is closed
+		return cmp.Or(rollout.HoldOfGates(s.pool), blocked)
+	}
 	return cmp.Or(holdOf(s.pool), blocked)
 }
 
-// isWaiting reports whether a host is to be updated.
-func (s summary) isWaiting() bool {
-	return slices.ContainsFunc(s.hosts, func(h HostStatus) bool { return !h.IsUpdated && (!h.IsWrong && !h.isRetrying || !h.runsDesired()) })
+// describeSkipped names the hosts that are skipped, each until when and why, or returns "".
+func (s summary) describeSkipped() string {
+	var skipped []string
+	for _, h := range s.hosts {
+		if h.isSkipped {
+			skipped = append(skipped, h.name+" is "+h.Exception)
+		}
+	}
+	return excerpt.List(maxOthers, skipped)
+}
+
+// isDoneButSkipped reports whether all hosts are updated but those that are skipped, and there are some. The pool shows
+// it, too.
+func (s summary) isDoneButSkipped() bool {
+	return conditions.GetReason(s.pool, poolv1.UpdatedCondition) == poolv1.HostsSkippedReason && s.updated < len(s.hosts) &&
+		!slices.ContainsFunc(s.hosts, func(h HostStatus) bool { return !h.IsUpdated && !h.isSkipped })
+}
+
+// isWaiting reports whether a host is to be updated, and not skipped.
+func (s summary) isWaiting() bool { return slices.ContainsFunc(s.hosts, HostStatus.isWaiting) }
+
+// isWaiting reports whether the host is to be updated, and not skipped.
+func (h HostStatus) isWaiting() bool {
+	return !h.IsUpdated && !h.isSkipped && (!h.IsWrong && !h.isRetrying || !h.runsDesired())
 }
 
 // failure returns what a user must correct, or nil.
