@@ -232,7 +232,7 @@ var _ = Describe("An error ends with what to do, and has its exit code,", func()
 			}
 			commands++
 		})
-		Expect(commands).To(Equal(26))
+		Expect(commands).To(Equal(27))
 		expect("nope", `unknown command "nope"`)
 		expect("render -f nowhere.yaml", "nowhere.yaml: no such file") // before it asks for --pool
 	})

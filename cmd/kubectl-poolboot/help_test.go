@@ -23,7 +23,7 @@ var (
 var _ = Describe("The help", func() {
 	It("of each command begins with the same verb in its short and its long text", func() {
 		eachCommand(func(cmd *cobra.Command) {
-			Expect(cmd.Short).To(MatchRegexp(`^(Apply|Approve|Ask|Convert|Explain|Hand|Hold|List|Make|Print|Report|Restart|Show) .{10,80}[^.]$`), cmd.CommandPath())
+			Expect(cmd.Short).To(MatchRegexp(`^(Apply|Approve|Ask|Convert|Explain|Hand|Hold|List|Make|Print|Report|Restart|Return|Show) .{10,80}[^.]$`), cmd.CommandPath())
 			Expect(firstWord.FindString(cmd.Long)).To(Equal(firstWord.FindString(cmd.Short)), cmd.CommandPath())
 			Expect(cmd.Long).To(HaveSuffix("."), cmd.CommandPath())
 			Expect(cmd.HasSubCommands() || cmd.DisableFlagsInUseLine).To(BeTrue(), cmd.UseLine())

@@ -87,6 +87,11 @@ var situations = map[string]struct {
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, poolv1.PausedConfigurationAnnotation, "rendered-infra-0")
 		Expect(s.Update(ctx(), p)).To(Succeed())
 	}, `annotation poolboot.io/paused-configuration: MachineConfig rendered-infra-0 does not exist: apply it from a backup, run kubectl poolboot rollout pause infra -n`},
+	poolv1.PinnedConfigurationInvalidReason: {poolv1.RenderDegradedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
+		p := s.pool("infra")
+		p.Spec.ConfigurationName = "rendered-infra-0"
+		Expect(s.Update(ctx(), p)).To(Succeed())
+	}, `spec.configurationName: MachineConfig rendered-infra-0 does not exist: apply it from a backup, run kubectl poolboot rollout undo infra -n`},
 	poolv1.RenderFailedReason: {poolv1.RenderDegradedCondition, func(s *fixture, infra *poolv1.MachineConfig) {
 		infra.Spec.Config.Raw = []byte(`{"ignition":{"version":"9.0.0"}}`)
 		Expect(s.Update(ctx(), infra)).To(Succeed())
@@ -153,6 +158,10 @@ var _ = Describe("The conditions of a pool", func() {
 			for _, c := range p.Status.Conditions {
 				if c.Type == clusterv1.PausedCondition {
 					continue // it belongs to Cluster API
+				}
+				if c.Type == poolv1.PinnedCondition { // it exists with the field only
+					Expect(p.Spec.ConfigurationName).NotTo(BeEmpty())
+					continue
 				}
 				if c.Type == poolv1.StalledCondition {
 					Expect(p).To(haveCondition(poolv1.DegradedCondition, yes, c.Reason))

@@ -243,7 +243,6 @@ func (s *MachineConfigPoolSpec) IsPaused() bool { return s.Paused != nil && *s.P
 // +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.updatedHostCount`
 // +kubebuilder:printcolumn:name="Degraded",type=integer,JSONPath=`.status.degradedHostCount`
 // +kubebuilder:printcolumn:name="Reboot",type=integer,JSONPath=`.status.rebootRequiredHostCount`,priority=1
-// +kubebuilder:printcolumn:name="Pinned",type=string,JSONPath=`.spec.configurationName`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MachineConfigPool struct {
 	metav1.TypeMeta `json:",inline"`

@@ -83,7 +83,7 @@ var _ = Describe("history", func() {
 		a.Status.Update.History = []bootstrapv1.HostUpdate{
 			{Configuration: "rendered-infra-bad", StartTime: at(-35), CompletionTime: at(-34), Result: "Degraded", Message: "web.service: it failed"},
 			{Configuration: newConfig, StartTime: at(-25), CompletionTime: at(-24), Result: "Done", Effect: "Reboot",
-				Stages: []bootstrapv1.UpdateStageDuration{{Stage: bootstrapv1.UpdateDraining, Seconds: 12}, {Stage: bootstrapv1.UpdateRebooting, Seconds: 100}}}}
+				Stages: []bootstrapv1.UpdateStageDuration{{Stage: bootstrapv1.UpdateRebooting, Seconds: 100}}}}
 		b.Status.Update.History = []bootstrapv1.HostUpdate{{Configuration: newConfig, StartTime: at(-45), CompletionTime: at(-44), Result: "Done"}, {Configuration: newConfig, StartTime: at(-24)}}
 		s := newSite(handedOut(newConfig, "rendered-infra-bad", newConfig), a, b, c)
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[1:]).To(HaveExactElements(
@@ -94,7 +94,7 @@ var _ = Describe("history", func() {
 			"HOST BEGAN ENDED RESULT EFFECT STAGES MESSAGE", row("a", text(at(-35)), text(at(-34)), "Degraded", "<none> <none> web.service: it failed"),
 			row("c", text(at(-33)), text(at(-32)), "UnitsFailing", "<none> <none> web.service: it failed")))
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra", "--configuration", newConfig)))[1:]).To(HaveExactElements(
-			row("b", text(at(-45)), text(at(-44)), "Done <none> <none> <none>"), row("a", text(at(-25)), text(at(-24)), "Done Reboot Draining 12s, Rebooting 1m40s <none>"), row("b", text(at(-24)), "<none> <none> <none> <none> <none>"),
+			row("b", text(at(-45)), text(at(-44)), "Done <none> <none> <none>"), row("a", text(at(-25)), text(at(-24)), "Done Reboot Rebooting 1m40s <none>"), row("b", text(at(-24)), "<none> <none> <none> <none> <none>"),
 			row("c", text(at(-20)), text(at(-19)), "Superseded", "<none> <none> web.service: it failed")))
 		Expect(s.run("history", "infra", "--configuration", "no").ErrOut).To(ContainSubstring("--configuration: MachineConfigPool edge/infra has no rendered config no"))
 	})
@@ -163,6 +163,11 @@ var _ = Describe("history", func() {
 			Expect(s.live.Create(ctx, newRendered(name, int64(i), ""))).To(Succeed())
 		}
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[2]).To(Equal(newConfig + " 40m ago, now <none> <none> <none> <none>"))
+	})
+
+	It("says how long an update was in its stages", func() {
+		Expect(describeStages([]bootstrapv1.UpdateStageDuration{{Stage: bootstrapv1.UpdateDraining, Seconds: 12}, {Stage: bootstrapv1.UpdateRebooting, Seconds: 100}})).To(Equal("Draining 12s, Rebooting 1m40s"))
+		Expect(describeStages(nil)).To(BeEmpty())
 	})
 
 	It("says that older updates are not kept if no host has one to a config on record", func() {

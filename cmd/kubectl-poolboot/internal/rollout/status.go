@@ -42,9 +42,9 @@ without --watch also the hosts of the pool that do not boot until you act. SINCE
 or else when the state began. A host that downloads what its update needs is Staging.
 
 Without a POOL, show a line for each pool: the hosts that run what it renders, paused or not, or what rollout undo named
-(pinned), those that are in an update or have no Node that is Ready in the pool (AWAY), those that need you to act, also before they join (FAILED), and
-the problem. SINCE is how long the pool has been Ready or not, whatever the reasons were. Such hosts without a pool have
-a line of their own. The exit code is that of the worst line.
+(pinned), those that are in an update or have no Node that is Ready in the pool (AWAY), those that need you to act, also
+before they join (FAILED), and the problem. SINCE is how long the pool has been Ready or not, whatever the reasons were.
+Such hosts without a pool have a line of their own. The exit code is that of the worst line.
 
 With --watch, print every change until the pool has rendered its MachineConfigs as they were when the command started,
 or later, and all hosts run what the pool hands out. Without a POOL, print the changes of all pools until that is so for

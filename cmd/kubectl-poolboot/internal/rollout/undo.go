@@ -99,7 +99,12 @@ func pin(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPoo
 // change.
 func sayUndone(ctx context.Context, streams genericiooptions.IOStreams, cluster *input.Cluster, p *poolv1.MachineConfigPool, does string) error {
 	rendered := &poolv1.MachineConfig{}
-	if err := cluster.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ConfigurationName}, rendered); err != nil {
+	err := cluster.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ConfigurationName}, rendered)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("spec.configurationName of %s names MachineConfig %s, which does not exist: choose one with --to that %s lists without deleted, or run %s",
+			describe(p), p.Spec.ConfigurationName, rollout.Command("history", p), rollout.Command("resume", p))
+	}
+	if err != nil {
 		return fmt.Errorf("get MachineConfig %s/%s: %w", p.Namespace, p.Spec.ConfigurationName, err)
 	}
 	configs := &poolv1.MachineConfigList{}
@@ -138,7 +143,8 @@ func sayUndone(ctx context.Context, streams genericiooptions.IOStreams, cluster 
 func findWithMisfit(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig, misfits []pool.Misfit) (names []string) {
 	for i := range pools {
 		other := &pools[i]
-		isChild := p.Spec.PoolRole == poolv1.RoleWorker && pool.IsCustom(other.Spec.PoolRole)
+		parent, err := pool.ParentOf(other, pools)
+		isChild := err == nil && parent != nil && parent.Name == p.Name
 		j := slices.IndexFunc(configs, func(c poolv1.MachineConfig) bool { return c.Name == other.Status.Configuration.Name })
 		if other.Name != p.Name && j >= 0 && pool.HasMisfit(&configs[j], misfits, isChild) {
 			names = append(names, other.Name)

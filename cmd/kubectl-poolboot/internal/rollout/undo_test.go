@@ -147,6 +147,13 @@ var _ = Describe("undo", func() {
 		Expect(words(s.run("resume", "infra"))).To(Equal("MachineConfigPool edge/infra is not paused"))
 	})
 
+	It("says what to do if what the pool is to hand out was deleted", func(ctx SpecContext) {
+		begin(ctx, func(p *poolv1.MachineConfigPool) {
+			p.Spec.ConfigurationName = "rendered-infra-00000000000000000000000000000000"
+		})
+		clitest.ExpectError(s.run("undo", "infra"), 1, "spec.configurationName of MachineConfigPool edge/infra names MachineConfig rendered-infra-00000000000000000000000000000000, which does not exist")
+	})
+
 	It("changes nothing if the pool was changed meanwhile", func(ctx SpecContext) {
 		begin(ctx, nil)
 		s.live = interceptor.NewClient(s.live, interceptor.Funcs{Patch: func(_ context.Context, _ client.WithWatch, _ client.Object, p client.Patch, _ ...client.PatchOption) error {
