@@ -206,6 +206,10 @@ bench-rollout: binaries ## Update pools of ROLLOUT simulated hosts (default "100
 		ROLLOUT_HOSTS=$$hosts go test -v -count 1 -timeout 8h ./test/suites/soak -ginkgo.focus 'hosts away than allowed'; \
 	else ROLLOUT=$$hosts go test -run '^$$' -bench 'Rollout$$' -benchtime 1x -v -timeout 8h ./test/bench/; fi; done
 
+.PHONY: bench-rollout-pools
+bench-rollout-pools: binaries ## Update ROLLOUT simulated hosts (default 50) in five pools, without and with a limit for all pools. REBOOT: the mean time of a reboot.
+	ROLLOUT="$(or $(ROLLOUT),50)" REBOOT="$(REBOOT)" go test -run '^$$' -bench RolloutOfPools -benchtime 1x -v -timeout 2h ./test/bench/
+
 .PHONY: bench-rollout-joins
 bench-rollout-joins: binaries ## Boot hosts of one pool while another one of ROLLOUT simulated hosts (default 1000) is updated, and without. REBOOT: the mean time of a reboot.
 	ROLLOUT="$(or $(ROLLOUT),1000)" REBOOT="$(REBOOT)" go test -run '^$$' -bench RolloutAndJoins -benchtime 1x -v -timeout 2h ./test/bench/

@@ -114,6 +114,13 @@ func (j *RolloutJudge) Verdict() RolloutVerdict {
 	return v
 }
 
+// Begin forgets how many Nodes were away up to now.
+func (j *RolloutJudge) Begin() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.verdict.MostAway = len(j.disturbed)
+}
+
 // Waits returns how long it took until the next host was told after one had made room, if so many can be updated at a
 // time.
 func (j *RolloutJudge) Waits(maxUnavailable int) (waits []time.Duration) {
