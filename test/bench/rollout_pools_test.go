@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// pools is the number of pools of a fleet, each of which updates 10 % of its hosts at a time.
-	pools = 5
+	// poolCount is the number of pools of a fleet, each of which updates 10 % of its hosts at a time.
+	poolCount = 5
 	// limitOfPools is how many hosts of all pools can be updated at a time.
 	limitOfPools = 2
 )
@@ -30,11 +30,11 @@ func BenchmarkRolloutOfPools(b *testing.B) {
 	gomega.RegisterTestingT(b)
 	ctrl.SetLogger(logr.Discard())
 	withFleets(b, defaultRollout, func(ctx context.Context, b *testing.B, _ *site.Site, _ *storm.Hardware, fleet *storm.Fleet, n int) {
-		if err := fleet.Spread(ctx, pools); err != nil {
+		if err := fleet.Spread(ctx, poolCount); err != nil {
 			b.Fatal(err)
 		}
-		ofPool := max(n/pools/10, 1)
-		alone := measurePools(ctx, b, fleet, "alone", "another", pools*ofPool)
+		ofPool := max(n/poolCount/10, 1)
+		alone := measurePools(ctx, b, fleet, "alone", "another", poolCount*ofPool)
 		if err := fleet.SetClusterLimit(ctx, poolv1.ClusterUpdateSettings{MaxUnavailable: ptr.To(intstr.FromInt32(limitOfPools))}); err != nil {
 			b.Fatal(err)
 		}
