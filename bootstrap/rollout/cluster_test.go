@@ -46,8 +46,8 @@ func (c *clusterPools) change(name string, change func(*corev1.Node)) {
 	h.Report = rollout.ReportOf(h.Node)
 }
 
-// newClusterPools returns a pool worker with the hosts w1 and w2, and a pool infra with i1 and i2. Hosts whose names end
-// with the same digit are in one rack.
+// newClusterPools returns a pool worker with the hosts w1 and w2, and a pool infra with i1 and i2. Hosts whose names
+// end with the same digit are in one rack.
 func newClusterPools(now time.Time) *clusterPools {
 	c := &clusterPools{hosts: map[string][]*rollout.Host{}}
 	for _, role := range []string{poolv1.RoleWorker, "infra"} {

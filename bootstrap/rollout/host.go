@@ -269,10 +269,10 @@ func (h *Host) IsExcluded() bool {
 	return h.IsUnrecorded || h.Report.NotUnderstood != "" || h.MachineWork() != NoMachineWork || !h.HasAgent() || h.Node == nil || h.IsLeaving() || capiannotations.HasPaused(h.Config)
 }
 
-// ForRollout returns the host as the rollout of a pool with a hold sees it. target is "" if its target is not known, and
-// slot is nil if the host has none. A host with a slot counts like one in an update until it is done with the slot, also if it
-// was not told yet. A host whose units fail after its update counts as one whose update failed: others wait, and what
-// corrects it comes to it first.
+// ForRollout returns the host as the rollout of a pool with a hold sees it. target is "" if its target is not known,
+// and slot is nil if the host has none. A host with a slot counts like one in an update until it is done with the slot,
+// also if it was not told yet. A host whose units fail after its update counts as one whose update failed: others wait,
+// and what corrects it comes to it first.
 func (h *Host) ForRollout(p *poolv1.MachineConfigPool, target string, slot *poolv1.UpdateSlot, hold Hold) Candidate {
 	in := Candidate{
 		Name: h.Name(), Desired: h.Told(), Target: target, Progress: h.Progress(),

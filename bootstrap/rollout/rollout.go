@@ -118,10 +118,10 @@ func Count(hosts []Candidate) (count int) {
 //   - Any other host gets it only if the hosts whose last update failed leave room for it as well. So a revision that
 //     fails stops at maxUnavailable hosts.
 //
-// Hosts that are held get nothing. Other hosts that are unavailable get nothing: something else is going on there. Hosts are chosen in the order of
-// their failure domains, within these of their zones, and within a zone the oldest first. Those without a domain or a
-// zone are last, and those with IsLast after all others. A host that is not in an update yet is chosen only if all
-// that count are in its domain, and if it is not IsStaging.
+// Hosts that are held get nothing. Other hosts that are unavailable get nothing: something else is going on there.
+// Hosts are chosen in the order of their failure domains, within these of their zones, and within a zone the oldest
+// first. Those without a domain or a zone are last, and those with IsLast after all others. A host that is not in an
+// update yet is chosen only if all that count are in its domain, and if it is not IsStaging.
 func Next(hosts []Candidate, maxUnavailable int) (chosen []string) {
 	var active, stopped int
 	var unknown []string

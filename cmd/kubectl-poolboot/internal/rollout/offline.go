@@ -262,8 +262,8 @@ func describeProblem(of *poolv1.MachineConfigPool) string {
 	return fmt.Sprintf("%s: %s. Until then, %s", c.Reason, strings.TrimSuffix(c.Message, "."), does)
 }
 
-// describeHeld returns why all hosts that wait are held, or "" if one is not: what holds the pool, or else what holds the
-// first of them.
+// describeHeld returns why all hosts that wait are held, or "" if one is not: what holds the pool, or else what holds
+// the first of them.
 func describeHeld(members []member) (hold string) {
 	skipped := ""
 	for i := range members {

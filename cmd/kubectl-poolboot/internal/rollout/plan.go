@@ -75,10 +75,10 @@ func newPlan(streams genericiooptions.IOStreams, to input.Connection) *cobra.Com
 		Use:   "plan POOL | --pools FILE... --nodes FILE...",
 		Short: "Print which hosts of a pool are updated next",
 		Long: `Print how many hosts of a pool can be unavailable at a time, which hosts take these places (UNAVAILABLE), how many are
-free (CAPACITY), which hosts are next, and why others are not. While the pool is paused, is not approved, or waits
-for other pools, or its maintenance window or an update gate is closed, no host is next but those that ignore the window,
-and the capacity stays what it is. If the pool can't be rendered, the answer says why, and what its hosts do until that is corrected. Nothing is
-written.
+free (CAPACITY), which hosts are next, and why others are not. While the pool is paused, is not approved, or waits for
+other pools, or its maintenance window or an update gate is closed, no host is next but those that ignore the window,
+and the capacity stays what it is. If the pool can't be rendered, the answer says why, and what its hosts do until that
+is corrected. Nothing is written.
 
 With a POOL, the answer is about a pool in the management cluster. Its Nodes are read from the workload cluster, with
 the Cluster's kubeconfig Secret.

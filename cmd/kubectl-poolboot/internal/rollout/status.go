@@ -57,7 +57,8 @@ labels of one pool, a host without an agent runs another config, the pool cannot
 read, or --timeout expires and nothing below holds. 2 if the pool is paused and something waits, if hosts wait and the
 maintenance window or an update gate is closed, an approval is missing, other pools are first, or unavailable hosts take
 all places, if all hosts run it but those that spec.updates.exceptions skips, or if a drain takes longer than
-spec.updates.drainTimeoutSeconds; --watch waits for all but the pause and the skipped hosts until --timeout expires. 3 with --watch and a POOL if it hands out another config before all hosts run the first.`,
+spec.updates.drainTimeoutSeconds; --watch waits for all but the pause and the skipped hosts until --timeout expires. 3
+with --watch and a POOL if it hands out another config before all hosts run the first.`,
 		Example: `  # All pools
   kubectl poolboot rollout status -A
 
