@@ -216,7 +216,7 @@ func (s *scope) countMachines() (n counts) {
 		} else if state.joined && !isFailing && state.unavailable != "" && (state.phase == "" || state.phase == waits) {
 			n.held = append(n.held, name+": "+string(state.unavailable))
 		}
-		if state.problem != "" && !(isSkipped && state.phase == stopped) { // somebody has decided what happens to it
+		if state.problem != "" && (!isSkipped || state.phase != stopped) { // somebody has decided what happens to it
 			n.degraded = append(n.degraded, name+": "+strings.TrimPrefix(state.problem, "host "+name+": "))
 		}
 	}

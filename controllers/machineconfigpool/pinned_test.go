@@ -142,7 +142,7 @@ var _ = Describe("A pool with spec.configurationName", func() {
 			c := &poolv1.MachineConfig{}
 			Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: old}, c)).To(Succeed())
 			c.Spec.KernelArguments = []string{"debug"}
-			c.ObjectMeta.ResourceVersion, c.Name = "", "rendered-infra-0123456789abcdef0123456789abcdef"
+			c.ResourceVersion, c.Name = "", "rendered-infra-0123456789abcdef0123456789abcdef"
 			Expect(client.IgnoreAlreadyExists(s.Create(ctx(), c))).To(Succeed())
 			return c.Name
 		}, "has content that does not match its name"),

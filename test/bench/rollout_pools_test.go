@@ -38,7 +38,7 @@ func BenchmarkRolloutOfPools(b *testing.B) {
 		if err := fleet.SetClusterLimit(ctx, poolv1.ClusterUpdateSettings{MaxUnavailable: ptr.To(intstr.FromInt32(limitOfPools))}); err != nil {
 			b.Fatal(err)
 		}
-		limited := measurePools(ctx, b, fleet, "limited", "a third", limitOfPools)
+		limited := measurePools(ctx, b, fleet, "limited", "third", limitOfPools)
 		b.ReportMetric(limited.Seconds()/alone.Seconds(), "x-alone")
 	})
 }
