@@ -9,6 +9,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -26,13 +28,36 @@ func controlPlane(ctx context.Context) *controlplanev1.KubeadmControlPlane {
 	return plane
 }
 
-// controlPlaneHosts returns the hosts of the control plane, whose names are those of their Nodes.
-func controlPlaneHosts(ctx context.Context) []*baremetal.Host {
+// scaleControlPlane changes the replicas of the KubeadmControlPlane.
+func scaleControlPlane(ctx context.Context, replicas int32) {
+	GinkgoHelper()
+	plane := controlPlane(ctx)
+	before := plane.DeepCopy()
+	plane.Spec.Replicas = ptr.To(replicas)
+	Expect(lab.ManagementClient.Patch(ctx, plane, client.MergeFrom(before))).To(Succeed())
+}
+
+// controlPlaneMachines returns the Machines of the control plane.
+func controlPlaneMachines(ctx context.Context) []clusterv1.Machine {
 	GinkgoHelper()
 	machines := &clusterv1.MachineList{}
 	Expect(lab.ManagementClient.List(ctx, machines, client.InNamespace(t.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel})).To(Succeed())
+	return machines.Items
+}
+
+// annotate adds an annotation to a Machine.
+func annotate(ctx context.Context, machine *clusterv1.Machine, key string) {
+	GinkgoHelper()
+	before := machine.DeepCopy()
+	metav1.SetMetaDataAnnotation(&machine.ObjectMeta, key, "")
+	Expect(lab.ManagementClient.Patch(ctx, machine, client.MergeFrom(before))).To(Succeed())
+}
+
+// controlPlaneHosts returns the hosts of the control plane, whose names are those of their Nodes.
+func controlPlaneHosts(ctx context.Context) []*baremetal.Host {
+	GinkgoHelper()
 	var hosts []*baremetal.Host
-	for _, machine := range machines.Items {
+	for _, machine := range controlPlaneMachines(ctx) {
 		if host := lab.Hardware.Host(machine.Status.NodeRef.Name); host != nil {
 			hosts = append(hosts, host)
 		}
@@ -77,10 +102,22 @@ type etcdWatch struct {
 	counts []etcdCount
 }
 
+// etcdHosts returns the hosts that have a member of etcd, or had one.
+func etcdHosts() (hosts []*baremetal.Host) {
+	for i := range planeHosts + workerHosts + 1 {
+		if host := lab.Hardware.Host(t.HostName(i)); host != nil {
+			if _, err := host.ReadFile("/etc/kubernetes/manifests/etcd.yaml"); err == nil {
+				hosts = append(hosts, host)
+			}
+		}
+	}
+	return hosts
+}
+
 // watchEtcd counts the members of etcd every half second until the spec ends.
 func watchEtcd(ctx context.Context) *etcdWatch {
 	GinkgoHelper()
-	hosts, w := controlPlaneHosts(ctx), &etcdWatch{}
+	w := &etcdWatch{}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	DeferCleanup(func() { stop(); <-ended })
@@ -88,7 +125,7 @@ func watchEtcd(ctx context.Context) *etcdWatch {
 		defer close(ended)
 		for watching.Err() == nil {
 			count := etcdCount{At: time.Now()}
-			for _, host := range hosts {
+			for _, host := range etcdHosts() {
 				if etcdServes(watching, host, true) {
 					count.Members++
 				}

@@ -4,16 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -31,6 +36,77 @@ ExecStart=/bin/sh -c 'while :; do pkill -STOP -x kube-apiserver; sleep 1; done'
 WantedBy=multi-user.target
 `
 
+// updated reads the condition Updated of a PoolbootConfig.
+func updated(config *bootstrapv1.PoolbootConfig) func(context.Context) (string, error) {
+	return t.Condition(config, bootstrapv1.UpdatedCondition)
+}
+
+// held returns the names of the Machines that Cluster API does not drain because of an update.
+func held(ctx context.Context) (names []string) {
+	GinkgoHelper()
+	for _, machine := range controlPlaneMachines(ctx) {
+		if metav1.HasAnnotation(machine.ObjectMeta, hook) {
+			names = append(names, machine.Name)
+		}
+	}
+	return names
+}
+
+// adoptNewHosts lets the pool adopt all hosts of the control plane, and installs the agent on those that have none.
+func adoptNewHosts(ctx context.Context) {
+	GinkgoHelper()
+	p := t.Pool(poolv1.RoleControlPlane)
+	err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(p), p)
+	before := p.DeepCopy()
+	p.Spec.Adoption, p.Spec.Updates.MinReadySeconds, p.Spec.Updates.ReadyDeadlineSeconds = poolv1.PoolAdoptionFollow, ptr.To[int32](2), 300
+	if apierrors.IsNotFound(err) {
+		t.Create(ctx, p)
+	} else {
+		Expect(lab.ManagementClient.Patch(ctx, p, client.MergeFrom(before))).To(Succeed())
+	}
+	for _, host := range controlPlaneHosts(ctx) {
+		var config *bootstrapv1.PoolbootConfig
+		Eventually(ctx, func(g Gomega) {
+			config = configOf(ctx, g, host.Name())
+			g.Expect(updated(config)(ctx)).NotTo(BeEmpty())
+		}).Should(Succeed())
+		if is, err := updated(config)(ctx); err == nil && strings.HasPrefix(is, "Unknown NoAgent") {
+			t.RunInstaller(ctx, config)
+		}
+	}
+}
+
+// configOf returns the PoolbootConfig that adopts a Node.
+func configOf(ctx context.Context, g Gomega, node string) *bootstrapv1.PoolbootConfig {
+	GinkgoHelper()
+	configs := &bootstrapv1.PoolbootConfigList{}
+	g.Expect(lab.ManagementClient.List(ctx, configs, client.InNamespace(t.Namespace))).To(Succeed())
+	found := slices.IndexFunc(configs.Items, func(config bootstrapv1.PoolbootConfig) bool { return config.Spec.Host.NodeName == node })
+	g.Expect(found).NotTo(Equal(-1), "a PoolbootConfig adopts Node %s", node)
+	return &configs.Items[found]
+}
+
+// expectFollowing waits until all hosts of the control plane have the configuration of their pool, and expects that no
+// update left anything behind.
+func expectFollowing(ctx context.Context) {
+	GinkgoHelper()
+	expectComplete(ctx)
+	Eventually(ctx, func(g Gomega) {
+		p := t.Pool(poolv1.RoleControlPlane)
+		g.Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		g.Expect(conditions.IsTrue(p, poolv1.UpdatedCondition)).To(BeTrue(), conditions.GetMessage(p, poolv1.UpdatedCondition))
+		g.Expect(p.Status.UpdatedHostCount).To(HaveValue(BeEquivalentTo(planeHosts)))
+		for _, host := range controlPlaneHosts(ctx) {
+			config, node := configOf(ctx, g, host.Name()), &corev1.Node{}
+			g.Expect(updated(config)(ctx)).To(HavePrefix("True"))
+			g.Expect(lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: host.Name()}, node)).To(Succeed())
+			g.Expect(node.Spec.Unschedulable).To(BeFalse(), "%s is cordoned", node.Name)
+			g.Expect(node.Annotations).NotTo(Or(HaveKey(agentv1.BegunAnnotation), HaveKey(agentv1.CordonedAnnotation), HaveKey(agentv1.DrainedAnnotation)))
+		}
+		g.Expect(held(ctx)).To(BeEmpty())
+	}).WithTimeout(10 * time.Minute).Should(Succeed())
+}
+
 // The hosts of the control plane follow their pool. Each spec depends on those before it.
 var _ = Describe("The pool of a control plane on hosts", Ordered, func() {
 	var (
@@ -38,9 +114,6 @@ var _ = Describe("The pool of a control plane on hosts", Ordered, func() {
 		configs []*bootstrapv1.PoolbootConfig
 		change  *poolv1.MachineConfig
 	)
-	updated := func(config *bootstrapv1.PoolbootConfig) func(context.Context) (string, error) {
-		return t.Condition(config, bootstrapv1.UpdatedCondition)
-	}
 	boots := func() (ids []string) {
 		for _, host := range hosts {
 			ids = append(ids, host.BootID())
@@ -60,17 +133,6 @@ var _ = Describe("The pool of a control plane on hosts", Ordered, func() {
 			Eventually(ctx, updated(config)).Should(HavePrefix("True"))
 		}
 	}
-	held := func(ctx context.Context) (names []string) {
-		machines := &clusterv1.MachineList{}
-		Expect(lab.ManagementClient.List(ctx, machines, client.InNamespace(t.Namespace))).To(Succeed())
-		for _, machine := range machines.Items {
-			if metav1.HasAnnotation(machine.ObjectMeta, hook) {
-				names = append(names, machine.Name)
-			}
-		}
-		return names
-	}
-
 	It("is the only one that their Nodes can be in, so an agent that is installed for another one waits", func(ctx SpecContext) {
 		host := controlPlaneHosts(ctx)[0]
 		config := t.Adopt(ctx, host.Name(), "infra", bootstrapv1.AdoptionPreview)
@@ -177,4 +239,6 @@ var _ = Describe("The pool of a control plane on hosts", Ordered, func() {
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
 		Expect(p.Status.Configuration.Name).To(Equal(before))
 	}, SpecTimeout(15*time.Minute))
+
+	Context("with hosts that follow it", describeTogether)
 })

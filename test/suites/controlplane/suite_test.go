@@ -42,7 +42,7 @@ func TestControlPlane(tt *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(3 * time.Minute)
 	SetDefaultEventuallyPollingInterval(500 * time.Millisecond)
-	lab = tenant.StartSite(ctx, site.Options{Agents: true, KubeadmControlPlane: true, Consoles: GinkgoWriter})
+	lab = tenant.StartSite(ctx, site.Options{Agents: true, KubeadmControlPlane: true, GarbageCollector: true, Consoles: GinkgoWriter})
 	began := time.Now()
 	t = tenant.NewWithControlPlane(ctx, lab, planeHosts, workerHosts)
 	AddReportEntry("start", fmt.Sprintf("the first API server after %.0f s", time.Since(began).Seconds()), ReportEntryVisibilityAlways)
