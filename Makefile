@@ -87,6 +87,10 @@ demo: rootfs $(if $(KEEP)$(FLOWS),$(REAL_PARTS),$(filter-out $(BIN)/kube-schedul
 	@$(PROGRESS) "build the demo" "see the compiler's message above" go build -o $(BIN)/demo ./test/demo
 	@exec $(BIN)/demo $(if $(FLOWS),--flows,$(if $(KEEP),--keep))
 
+.PHONY: demo-control-plane
+demo-control-plane: rootfs $(REAL_PARTS) $(BIN)/control-plane.tar build ## Adopt a control plane of three hosts with stacked etcd, and reboot one after the other for a change while a client writes (needs root; ten minutes).
+	POOLBOOT_TEST_CONTROL_PLANE=1 POOLBOOT_DEMO=1 go test -v -count 1 -timeout 40m ./test/suites/controlplane/ -ginkgo.focus 'adopts them without a change|reboots them one after the other'
+
 .PHONY: demo-shell
 demo-shell: ## Open a shell on a host of the demo that KEEP=1 or FLOWS=1 has left running. HOST: its BareMetalHost.
 	@hosts=; demos=; for demo in $$(pgrep -x demo); do [ /proc/$$demo/cwd -ef . ] || continue; demos=$$demo; \

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -42,7 +41,7 @@ var _ = Describe("A control plane on hosts", Ordered, func() {
 		Eventually(ctx, lab.APIServers).Should(Equal(planeHosts))
 		expectComplete(ctx)
 		writes, pause := w.expectNothingLost(ctx)
-		AddReportEntry("reboot", fmt.Sprintf("%d writes, the longest pause between two %.1f s", writes, pause.Seconds()), ReportEntryVisibilityAlways)
+		measured("reboot", "%d writes, the longest pause between two %.1f s", writes, pause.Seconds())
 		Expect(pause).To(BeNumerically("<", 30*time.Second))
 		Expect(etcd.Fewest()).To(Equal(planeHosts - 1))
 	}, SpecTimeout(6*time.Minute))
@@ -56,7 +55,7 @@ var _ = Describe("A control plane on hosts", Ordered, func() {
 		Eventually(ctx, func() bool { return etcdServes(ctx, host, false) }).Should(BeTrue())
 		expectComplete(ctx)
 		writes, pause := w.expectNothingLost(ctx)
-		AddReportEntry("power loss", fmt.Sprintf("%d writes, the longest pause between two %.1f s", writes, pause.Seconds()), ReportEntryVisibilityAlways)
+		measured("power loss", "%d writes, the longest pause between two %.1f s", writes, pause.Seconds())
 		Expect(pause).To(BeNumerically("<", 30*time.Second))
 		Expect(etcd.Fewest()).To(Equal(planeHosts - 1))
 	}, SpecTimeout(6*time.Minute))

@@ -3,9 +3,7 @@ package controlplane
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -21,6 +19,7 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
@@ -65,14 +64,15 @@ func adoptNewHosts(ctx context.Context) {
 		Expect(lab.ManagementClient.Patch(ctx, p, client.MergeFrom(before))).To(Succeed())
 	}
 	for _, host := range controlPlaneHosts(ctx) {
+		if _, err := host.ReadFile(assignment.ProgramPath); err == nil {
+			continue
+		}
 		var config *bootstrapv1.PoolbootConfig
 		Eventually(ctx, func(g Gomega) {
 			config = configOf(ctx, g, host.Name())
-			g.Expect(updated(config)(ctx)).NotTo(BeEmpty())
+			g.Expect(updated(config)(ctx)).To(HavePrefix("Unknown NoAgent"))
 		}).Should(Succeed())
-		if is, err := updated(config)(ctx); err == nil && strings.HasPrefix(is, "Unknown NoAgent") {
-			t.RunInstaller(ctx, config)
-		}
+		t.RunInstaller(ctx, config)
 	}
 }
 
@@ -166,8 +166,9 @@ var _ = Describe("The pool of a control plane on hosts", Ordered, func() {
 			Eventually(ctx, updated(config)).Should(HavePrefix("Unknown NoAgent"))
 			t.RunInstaller(ctx, config)
 			Eventually(ctx, updated(config)).Should(And(HavePrefix("False AdoptionPreview"), ContainSubstring(rollout.PreviewNothing)))
+			show("%s: adopted, its agent is installed, and its pool changes nothing on it", host.Name())
 		}
-		AddReportEntry("adoption", fmt.Sprintf("previews of %d hosts after %.0f s", planeHosts, time.Since(began).Seconds()), ReportEntryVisibilityAlways)
+		measured("adoption", "previews of %d hosts after %.0f s", planeHosts, time.Since(began).Seconds())
 		began = time.Now()
 		for _, config := range configs {
 			Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
@@ -176,7 +177,7 @@ var _ = Describe("The pool of a control plane on hosts", Ordered, func() {
 			Expect(lab.ManagementClient.Patch(ctx, agreed, client.MergeFrom(config))).To(Succeed())
 		}
 		runs(ctx, "")
-		AddReportEntry("adoption", fmt.Sprintf("%d hosts in their pool %.0f s after somebody agreed", planeHosts, time.Since(began).Seconds()), ReportEntryVisibilityAlways)
+		measured("adoption", "%d hosts in their pool %.0f s after somebody agreed", planeHosts, time.Since(began).Seconds())
 		Expect(boots()).To(Equal(before), "no host was rebooted")
 		for _, host := range hosts {
 			node := &corev1.Node{}
@@ -189,13 +190,17 @@ var _ = Describe("The pool of a control plane on hosts", Ordered, func() {
 		p := t.Pool(poolv1.RoleControlPlane)
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
 		before := boots()
-		w, etcd, began := startWriter(ctx), watchEtcd(ctx), time.Now()
+		w, etcd, updates, began := startWriter(ctx), watchEtcd(ctx), watchUpdates(ctx), time.Now()
+		show("a client writes every %s, and a MachineConfig changes /etc/motd, for which hosts reboot", writeInterval)
 		t.Create(ctx, t.MachineConfig("50-motd", poolv1.RoleControlPlane, "/etc/motd", "control-plane"))
 		Eventually(ctx, func() []string { return held(ctx) }).Should(HaveLen(planeHosts-1), "Cluster API drains no other Machine")
 		runs(ctx, p.Status.Configuration.Name)
 		took := time.Since(began)
 		writes, pause := w.expectNothingLost(ctx)
-		AddReportEntry("update", fmt.Sprintf("%d hosts, %.0f s for each, %d writes, the longest pause between two %.1f s", planeHosts, took.Seconds()/planeHosts, writes, pause.Seconds()), ReportEntryVisibilityAlways)
+		Eventually(ctx, updates.Took).Should(HaveLen(planeHosts))
+		measured("update", "%d hosts, %.0f s for each (%s), at most %d away at a time, %d writes, none lost, the longest pause between two %.1f s",
+			planeHosts, took.Seconds()/planeHosts, updates.Seconds(), updates.Most(), writes, pause.Seconds())
+		Expect(updates.Most()).To(Equal(1))
 		Expect(etcd.Fewest()).To(Equal(planeHosts - 1))
 		for i, id := range boots() {
 			Expect(id).NotTo(Equal(before[i]))
@@ -230,7 +235,7 @@ var _ = Describe("The pool of a control plane on hosts", Ordered, func() {
 		Eventually(ctx, stopped).WithTimeout(8 * time.Minute).Should(Succeed())
 		Consistently(ctx, stopped).WithTimeout(15 * time.Second).Should(Succeed())
 		_, pause := w.expectNothingLost(ctx)
-		AddReportEntry("undo", fmt.Sprintf("the longest pause between two writes %.1f s", pause.Seconds()), ReportEntryVisibilityAlways)
+		measured("undo", "the longest pause between two writes %.1f s", pause.Seconds())
 		Expect(etcd.Fewest()).To(BeNumerically(">=", planeHosts-1))
 		Expect(lab.ManagementClient.Delete(ctx, change)).To(Succeed())
 		for _, config := range configs {

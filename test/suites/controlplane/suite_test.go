@@ -5,7 +5,6 @@
 package controlplane
 
 import (
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -45,10 +44,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	lab = tenant.StartSite(ctx, site.Options{Agents: true, KubeadmControlPlane: true, GarbageCollector: true, Consoles: GinkgoWriter})
 	began := time.Now()
 	t = tenant.NewWithControlPlane(ctx, lab, planeHosts, workerHosts)
-	AddReportEntry("start", fmt.Sprintf("the first API server after %.0f s", time.Since(began).Seconds()), ReportEntryVisibilityAlways)
+	measured("start", "the first API server after %.0f s", time.Since(began).Seconds())
 	t.Deploy(ctx, tenant.Deployment{Name: "workers", Replicas: workerHosts})
 	expectComplete(ctx)
-	AddReportEntry("start", fmt.Sprintf("%d hosts of the control plane and %d workers after %.0f s", planeHosts, workerHosts, time.Since(began).Seconds()), ReportEntryVisibilityAlways)
+	measured("start", "%d hosts of the control plane and %d workers after %.0f s", planeHosts, workerHosts, time.Since(began).Seconds())
 }, NodeTimeout(15*time.Minute))
 
 var _ = ReportAfterEach(func(report SpecReport) { tenant.ShowLogs(report, lab) })
