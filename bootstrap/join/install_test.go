@@ -170,6 +170,7 @@ var _ = Describe("A host that installs its agent after its boot", func() {
 		Entry("before its kubelet has a certificate", func() { Expect(os.Remove(path("kubelet.pem"))).To(Succeed()) }, "the kubelet has no certificate yet"),
 		Entry("while the config server can't be reached", func() { in.Offer.ServerURL = "https://127.0.0.1:1" }, "Failed to connect"),
 		Entry("while another CA issued the certificate of the server", func() { in.Offer.ServerCA = bytes.Split(newKubeletCertificate(), []byte("-----BEGIN EC"))[0] }, "SSL certificate problem"),
+		Entry("while the config server does not accept its certificate, such as that of another cluster", func() { answered = http.StatusUnauthorized }, "401"),
 		Entry("before its assignment exists", func() { answered = http.StatusServiceUnavailable }, "503"),
 		Entry("if no agent is offered for its architecture", func() { in.Offer.Agent.SHA512 = map[string]string{"riscv64": strings.Repeat("a", 128)} }, "has no agent for "),
 		Entry("before the manager offers one", func() { revision = "none" }, "offers no agent to this host yet"),

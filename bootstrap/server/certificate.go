@@ -81,7 +81,8 @@ func describeInvalid(err error, now time.Time) string {
 	var unknown x509.UnknownAuthorityError
 	switch {
 	case errors.As(err, &unknown):
-		return "the CA in the Secret of the cluster's kubeconfig did not issue it: add the CA that did to certificate-authority-data there"
+		return "the CA in the Secret of the cluster's kubeconfig did not issue it: if the host is in that cluster, add the CA that did to certificate-authority-data there. " +
+			"If it is in another one, install its agent by a PoolbootConfig of that Cluster"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
 		return fmt.Sprintf("it, or a CA in its chain, is valid from %s to %s, and the time is %s: check the clock of the host, and whether its kubelet renews its certificate",
 			invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))

@@ -86,6 +86,28 @@ var _ = Describe("The agent of a running host", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 	})
 
+	It("of an adopted host of the control plane gets what that should run, and no host of another cluster or with another name does", func() {
+		w.set(func() { w.records["machine-0"].PointerID = bootstrapv1.AdoptedPointerID })
+		w.assign("machine-0", "cp-1", rendered, ca.PEM())
+		adopted := "/update/default/machine-0/" + bootstrapv1.AdoptedPointerID
+		response, body := by(kubelet(ca, "cp-1"), http.MethodGet, adopted)
+		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+		for why, certificate := range map[string]tls.Certificate{
+			"If it is in another one":                 kubelet(newCA(), "cp-1"),
+			"its common name is not system:node:cp-1": kubelet(ca, "cp-2"),
+		} {
+			for _, target := range []string{adopted, "/rendered/default/" + rendered + "?config=machine-0&pointer=" + bootstrapv1.AdoptedPointerID} {
+				response, body = by(certificate, http.MethodGet, target)
+				Expect(response.StatusCode).To(BeElementOf(http.StatusUnauthorized, http.StatusForbidden), target)
+				Expect(string(body)).To(And(ContainSubstring(why), Not(ContainSubstring(secretInAssignment))))
+			}
+		}
+		response, _ = s.send(http.MethodGet, adopted, "")
+		Expect(response.StatusCode).To(Equal(http.StatusUnauthorized), "everybody knows the path")
+		response, _ = by(kubelet(ca, "cp-1"), http.MethodGet, "/config/infra/default/machine-0/"+bootstrapv1.AdoptedPointerID)
+		Expect(response.StatusCode).To(Equal(http.StatusUnauthorized), "it does not boot")
+	})
+
 	It("downloads the rendered config that the host should run, and no other", func() {
 		other := w.addRendered("worker", "worker")
 		response, body := by(kubelet(ca, "edge-7"), http.MethodGet, renderedPathOf(rendered))

@@ -123,6 +123,23 @@ var _ = Describe("A Machine of another bootstrap provider whose pool adopts Node
 		Entry("the control plane of a cluster whose Pods run on all Nodes", controllertest.NewNode("edge-7", "control-plane", "worker"), true, "control-plane"),
 	)
 
+	It("of the control plane and that of a worker, which one pool selects, are adopted for their own pools", func(ctx SpecContext) {
+		const label = "node-restriction.kubernetes.io/tier"
+		s.infra.Spec.NodeSelector, s.infra.Spec.Adoption = &metav1.LabelSelector{MatchLabels: map[string]string{label: "db"}}, poolv1.PoolAdoptionFollow
+		controlPlane, second := newMachine("cp-1", "cp-1"), controllertest.NewNode("cp-1", "control-plane", "infra")
+		controlPlane.Labels[clusterv1.MachineControlPlaneLabel] = ""
+		s.node.Labels[label], second.Labels[label] = "db", "db"
+		s.others, s.workload = []client.Object{controlPlane}, controllertest.NewClientBuilder(s.node, second).Build()
+		s.management = controllertest.NewClientBuilder(s.cluster, s.machine, controlPlane, s.infra).Build()
+		Expect(s.settle(ctx)).To(HaveExactElements(And(HaveField("Spec.Host.NodeName", "edge-7"), HaveField("Spec.PoolRole", "infra"))), "without a pool of the control plane")
+		for _, p := range s.pools {
+			Expect(s.management.Create(ctx, p)).To(Succeed())
+		}
+		Expect(s.settle(ctx)).To(ConsistOf(
+			And(HaveField("Spec.Host.NodeName", "edge-7"), HaveField("Spec.PoolRole", "infra")),
+			And(HaveField("Spec.Host.NodeName", "cp-1"), HaveField("Spec.PoolRole", "control-plane"), HaveField("Spec.Host.Adoption", bootstrapv1.AdoptionFollow))))
+	})
+
 	DescribeTable("is not adopted, and nothing is reported,", func(ctx SpecContext, change func()) {
 		change()
 		Expect(s.settle(ctx)).To(BeEmpty())
@@ -157,6 +174,23 @@ var _ = Describe("A Machine of another bootstrap provider whose pool adopts Node
 		}),
 		Entry("for the control plane, if it is a worker", func() { s.node = controllertest.NewNode("edge-7", "control-plane") }),
 		Entry("if it has no Machine", func() { s.machine.Status.NodeRef.Name = "other" }),
+	)
+
+	DescribeTable("of the control plane keeps the PoolbootConfig that a user created, although the pool adopts all", func(ctx SpecContext, change func(*bootstrapv1.PoolbootConfig)) {
+		s.machine.Labels[clusterv1.MachineControlPlaneLabel] = ""
+		s.node = controllertest.NewNode("edge-7", "control-plane")
+		config := record.NewAdoption(client.ObjectKey{Namespace: edge.Namespace, Name: "mine"}, edge.Name, "edge-7", poolv1.RoleControlPlane, bootstrapv1.AdoptionPreview)
+		change(config)
+		s.others = []client.Object{config}
+		before := config.Spec
+		Expect(s.settle(ctx)).To(HaveExactElements(HaveField("Spec", before)))
+		Expect(controllertest.Events(s.recorder)).To(BeEmpty())
+	},
+		Entry("before anything is recorded about it", func(*bootstrapv1.PoolbootConfig) {}),
+		Entry("with the Node on record", func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.NodeRef = bootstrapv1.NodeReference{Name: "edge-7", UID: "node"}
+		}),
+		Entry("for another pool, which is a mistake that its condition has", func(c *bootstrapv1.PoolbootConfig) { c.Spec.PoolRole = "infra" }),
 	)
 
 	DescribeTable("keeps its PoolbootConfig:", func(ctx SpecContext, change func(*bootstrapv1.PoolbootConfig)) {

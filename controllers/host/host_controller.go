@@ -193,6 +193,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := bootstrapdata.IndexPointers(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &bootstrapv1.PoolbootConfig{}, workload.AwaitedNodeIndex, workload.AwaitedNodes); err != nil {
+		return err
+	}
 	if err := latecrd.WhenServed(mgr, "host", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error {
 		return mgr.GetFieldIndexer().IndexField(ctx, &bmov1alpha1.BareMetalHost{}, barehost.NetworkDataIndex, barehost.IndexNetworkData)
 	}); err != nil {

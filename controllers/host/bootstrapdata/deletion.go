@@ -63,7 +63,7 @@ func (r *Phases) Delete(ctx context.Context, of *scope.Scope) (ctrl.Result, erro
 		return ctrl.Result{}, err
 	}
 	if s.Machine != nil { // nothing else ends a pause of its health checks after this
-		if _, err := remediation.Pause(ctx, r.Client, s.Machine, false); err != nil {
+		if _, err := remediation.End(ctx, r.Client, s.Machine, s.Config); err != nil {
 			return ctrl.Result{}, err
 		}
 	}

@@ -37,4 +37,17 @@ var _ = Describe("A copied pointer id", func() {
 			Expect(w.events.Events).NotTo(Receive())
 		}
 	})
+
+	It("is not the one that all adopted hosts have", func(ctx SpecContext) {
+		w := newWorld(0)
+		w.config.Annotations = map[string]string{bootstrapv1.PointerIDAnnotation: bootstrapv1.AdoptedPointerID}
+		w.start()
+		other := w.config.DeepCopy()
+		other.Name, other.UID, other.ResourceVersion = "cp-2", "other", ""
+		Expect(w.Create(ctx, other)).To(Succeed())
+		for _, config := range []*bootstrapv1.PoolbootConfig{w.config, other} {
+			Expect(w.reconciler.ReportDuplicates(ctx, config)).To(Succeed())
+		}
+		Expect(w.events.Events).NotTo(Receive())
+	})
 })

@@ -12,6 +12,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // withoutMachine turns a config into that of a host without a Machine.
@@ -97,6 +98,26 @@ var _ = Describe("A host without a Machine", func() {
 		Expect(s.workload.Get(ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
 		Expect(node.Annotations).To(Equal(map[string]string{"of": "its owner"}))
 		Expect(node.Labels).To(Equal(map[string]string{"of": "its owner"}))
+	})
+
+	It("keeps the pause of the health checks of its Machine when another PoolbootConfig that adopts it too is deleted", func(ctx SpecContext) {
+		machine := newMachine(nil)
+		machine.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: "poolboot"}
+		adopts := func(config *bootstrapv1.PoolbootConfig) {
+			config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeNode, NodeName: "edge-7", Adoption: bootstrapv1.AdoptionFollow}
+			config.Spec.PoolRole = "infra"
+			record.RevokeToken(config)
+		}
+		first := newConfig(adopts)
+		first.Name, first.UID, first.Status.NodeRef = "first", "first", bootstrapv1.NodeReference{Name: "edge-7", UID: "node-uid"}
+		s := newSite(newCluster(), machine, first, newConfig(adopts, deleted(0)), newPool("worker"), newPool("infra"))
+		isPaused := func() bool {
+			Expect(s.Get(ctx, client.ObjectKeyFromObject(machine), machine)).To(Succeed())
+			return metav1.HasAnnotation(machine.ObjectMeta, clusterv1.MachineSkipRemediationAnnotation)
+		}
+		s.settle(ctx)
+		Expect(s.Get(ctx, key, &bootstrapv1.PoolbootConfig{})).To(Satisfy(apierrors.IsNotFound))
+		Expect(isPaused()).To(BeTrue())
 	})
 
 	DescribeTable("whose config is deleted loses its Node", func(ctx SpecContext, joined bool, gone bool) {

@@ -151,6 +151,12 @@ var _ = Describe("The decision about a Node that Poolboot did not boot", func() 
 		Entry("the Node of another PoolbootConfig", bootstrapv1.NodeNameTakenReason, func(node *corev1.Node) {
 			node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: "site/other"}
 		}),
+		Entry("a Node of the control plane of another PoolbootConfig", bootstrapv1.NodeNameTakenReason, ofControlPlane, func(node *corev1.Node) {
+			node.Labels, node.Annotations = role("control-plane"), map[string]string{poolv1.NodeConfigAnnotation: "site/other"}
+		}),
+		Entry("a Node of the control plane that is on record for another PoolbootConfig", bootstrapv1.NodeNameTakenReason, ofControlPlane, func(f *facts) {
+			f.node.Labels, f.recordedFor, f.config.Status.NodeRef = role("control-plane"), "site/other", bootstrapv1.NodeReference{}
+		}),
 		Entry("a Node of the control plane", bootstrapv1.ControlPlaneNodeReason, func(node *corev1.Node) { node.Labels = role("control-plane") }),
 		Entry("a Node that is none of the control plane", bootstrapv1.NodeOutsidePoolReason, ofControlPlane),
 	)

@@ -19,6 +19,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -37,6 +38,9 @@ type facts struct {
 	host *host.Host
 	// pools are the pools of the cluster.
 	pools []poolv1.MachineConfigPool
+	// recordedFor is the name of another PoolbootConfig with the Node on record, or "". It is only read if the Node names
+	// none, and is to be adopted.
+	recordedFor string
 }
 
 // decision is what to do with a Node and its record.
@@ -354,11 +358,19 @@ func decideRole(node *corev1.Node, f facts) (string, *decision) {
 	return byLabels.Role, nil
 }
 
+// maxOwner is the maximum size in bytes of the name of a PoolbootConfig that a Node claims.
+const maxOwner = 2*validation.DNS1123SubdomainMaxLength + 1
+
 // otherOwner returns why a Node with the recorded name does not belong to the config, or "" if it does. A Node that
 // registered again has no annotation.
 func otherOwner(f facts) string {
-	if owner := f.node.Annotations[poolv1.NodeConfigAnnotation]; owner != "" && !record.IsNodeOf(f.node, f.config) {
-		return "it was pre-registered for PoolbootConfig " + owner
+	owner := cmp.Or(f.node.Annotations[poolv1.NodeConfigAnnotation], f.recordedFor)
+	switch isOther := owner != "" && owner != record.Key(f.config).String(); {
+	case isOther && record.IsAdopted(f.config):
+		return fmt.Sprintf("it belongs to PoolbootConfig %s. Delete the one of both that is not needed. If the other one does not exist any more, remove the annotation %s from the Node",
+			excerpt.Line(owner, maxOwner), poolv1.NodeConfigAnnotation)
+	case isOther:
+		return "it was pre-registered for PoolbootConfig " + excerpt.Line(owner, maxOwner)
 	}
 	id := f.node.Spec.ProviderID
 	if f.machine == nil || f.machine.Spec.ProviderID == "" || id == "" || id == f.machine.Spec.ProviderID {

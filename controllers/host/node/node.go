@@ -96,8 +96,30 @@ func (r *Phases) gather(ctx context.Context, w client.Reader, s *scope.Scope) (f
 			return f, err
 		}
 	}
+	if f.recordedFor, err = r.recordedFor(ctx, f); err != nil {
+		return f, err
+	}
 	f.pools, err = s.Pools(ctx)
 	return f, err
+}
+
+// recordedFor returns the name of another PoolbootConfig that has the Node on record which a PoolbootConfig is to adopt, or
+// "" if there is none. The annotation of the Node is gone after it was deleted and has registered again.
+func (r *Phases) recordedFor(ctx context.Context, f facts) (string, error) {
+	if f.node == nil || !record.IsAdopted(f.config) || record.HasNode(f.config) || f.node.Annotations[poolv1.NodeConfigAnnotation] != "" {
+		return "", nil
+	}
+	others := &bootstrapv1.PoolbootConfigList{}
+	if err := r.Client.List(ctx, others, client.InNamespace(f.config.Namespace), client.MatchingFields{workload.HostUserIndex: workload.NodeUserPrefix + f.node.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("read the PoolbootConfigs with Node %s on record: %w", f.node.Name, err)
+	}
+	for i := range others.Items {
+		if other := &others.Items[i]; other.DeletionTimestamp.IsZero() && record.ClusterKey(other) == record.ClusterKey(f.config) {
+			return record.Key(other).String(), nil
+		}
+	}
+	return "", nil
 }
 
 // apply carries out a decision: first the Node, then the end of the boot and the pool that the host keeps, and the

@@ -60,7 +60,7 @@ func newSite(changes ...any) *site {
 	scheme := controllertest.Scheme()
 	s := &site{events: events.NewFakeRecorder(100)}
 	s.workload = fake.NewClientBuilder().WithScheme(scheme).WithObjects(f.node, secretAt(token)).Build()
-	s.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).Build()
+	s.Client = controllertest.NewClientBuilder(objects...).WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).Build()
 	s.reconciler = &reconciler{Phases: Phases{Env: scope.Env{
 		Client: interceptor.NewClient(s.Client.(client.WithWatch), s.faults()),
 		ClusterCache: clustercache.NewFakeClusterCache(interceptor.NewClient(s.workload, s.faults()),

@@ -71,10 +71,11 @@ func NewCache(reader client.Reader) cache.Cache {
 }
 
 // NewClientBuilder returns a builder of a fake client with the scheme of the controllers and these objects. It lists
-// objects in any order, as the cache of a manager does, and has the index of workload.Watch.
+// objects in any order, as the cache of a manager does, and has the indexes of workload.Watch.
 func NewClientBuilder(objects ...client.Object) *fake.ClientBuilder {
 	return fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{List: listInAnyOrder}).
-		WithIndex(&bootstrapv1.PoolbootConfig{}, workload.HostUserIndex, workload.HostUsers)
+		WithIndex(&bootstrapv1.PoolbootConfig{}, workload.HostUserIndex, workload.HostUsers).
+		WithIndex(&bootstrapv1.PoolbootConfig{}, workload.AwaitedNodeIndex, workload.AwaitedNodes)
 }
 
 // NewCluster returns a Cluster whose control plane is initialized.

@@ -171,7 +171,10 @@ func (r *Updates) EndPause(ctx context.Context, s *scope.Scope) (ctrl.Result, er
 	if left := unrecordedPatience(s.Config, r.now()); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	_, err := r.setRemediation(ctx, s.Machine, false)
+	written, err := remediation.End(ctx, r.Client, s.Machine, s.Config)
+	if written != nil {
+		r.written.Record(written)
+	}
 	return ctrl.Result{}, err
 }
 

@@ -39,7 +39,8 @@ type Watch struct {
 
 // NodesOfConfigs watches Nodes and requests a reconcile of the PoolbootConfig of a changed Node. The PoolbootConfig is
 // the one in the Node's annotation. A Node that was deleted and registered again has no annotation; then it is the one
-// whose status names the Node or, if it lost its status, the one with the name of the Node.
+// whose status names the Node or, if it lost its status, the one with the name of the Node. One that is to be adopted has
+// none either, and can be that of several PoolbootConfigs.
 func (w Watch) NodesOfConfigs(ctx context.Context, cluster client.ObjectKey) error {
 	return w.start(ctx, cluster, &corev1.Node{}, func(ctx context.Context, node client.Object) []ctrl.Request {
 		return w.configsOfNode(ctx, cluster, node)
@@ -69,7 +70,19 @@ func (w Watch) configsOfNode(ctx context.Context, cluster client.ObjectKey, node
 	if err := w.Configs.Get(ctx, key, named, client.UnsafeDisableDeepCopy); err == nil && record.ClusterKey(named) == cluster && !record.HasNode(named) {
 		requests = append(requests, ctrl.Request{NamespacedName: key})
 	}
-	return requests
+	return append(requests, ConfigsOfCluster(ctx, w.Configs, cluster, func(*bootstrapv1.PoolbootConfig) bool { return true },
+		client.MatchingFields{AwaitedNodeIndex: node.GetName()})...)
+}
+
+// AwaitedNodeIndex is the index of PoolbootConfigs by AwaitedNodes.
+const AwaitedNodeIndex = "spec.host.nodeName"
+
+// AwaitedNodes returns the name of the Node that a PoolbootConfig is to adopt, as long as none is on record for it.
+func AwaitedNodes(object client.Object) []string {
+	if config, ok := object.(*bootstrapv1.PoolbootConfig); ok && record.IsAdopted(config) && !record.HasNode(config) {
+		return []string{config.Spec.Host.NodeName}
+	}
+	return nil
 }
 
 // configsOfUser returns requests for the PoolbootConfigs of the Cluster whose hosts can request certificates as a user.

@@ -99,7 +99,9 @@ var _ = Describe("A watch on a workload cluster", func() {
 			config("edge", "one", "node-1", "aaaaaa"),
 			config("edge", "two", "node-2", "bbbbbb"),
 			config("another", "three", "node-1", "aaaaaa"),
-		).WithIndex(&bootstrapv1.PoolbootConfig{}, workload.HostUserIndex, workload.HostUsers).Build()
+			record.NewAdoption(client.ObjectKey{Namespace: "metal", Name: "by-hand"}, "edge", "node-5", "control-plane", bootstrapv1.AdoptionPreview),
+		).WithIndex(&bootstrapv1.PoolbootConfig{}, workload.HostUserIndex, workload.HostUsers).
+			WithIndex(&bootstrapv1.PoolbootConfig{}, workload.AwaitedNodeIndex, workload.AwaitedNodes).Build()
 		cc = &connected{informers: &informertest.FakeInformers{Scheme: scheme}}
 		c = controller{ctx: ctx, queue: priorityqueue.New[ctrl.Request]("test")}
 		DeferCleanup(c.queue.ShutDown)
@@ -129,6 +131,11 @@ var _ = Describe("A watch on a workload cluster", func() {
 		Expect(watch.NodesOfConfigs(ctx, edge)).To(Succeed())
 		Expect(requestFor(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})).To(Equal("metal/one"))
 		Expect(requestFor(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-4"}})).To(Equal("metal/node-4"), "which has lost its status")
+	})
+
+	It("requests the PoolbootConfig that is to adopt a Node, whatever its name is", func() {
+		Expect(watch.NodesOfConfigs(ctx, edge)).To(Succeed())
+		Expect(requestFor(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-5"}})).To(Equal("metal/by-hand"))
 	})
 
 	It("requests the PoolbootConfig of a Node whose host has booted so quickly that it stayed Ready", func() {

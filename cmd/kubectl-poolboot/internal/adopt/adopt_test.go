@@ -113,6 +113,20 @@ var _ = Describe("adopt", func() {
 		Entry(nil, "control-plane", "node-role.kubernetes.io/infra", "warning: Node edge-7 is not one of the control plane: set --pool to another pool\n"),
 	)
 
+	It("warns of those of several Nodes that are none of the control plane, and of those that are adopted", func() {
+		adopted := adopting(func(config *bootstrapv1.PoolbootConfig) {
+			config.Name, config.Spec.PoolRole, config.Spec.Host.NodeName = "site-x7k2p", poolv1.RoleControlPlane, "cp-1"
+		})
+		to := clitest.NewFakeConnection([]string{strings.Replace(clitest.Pool("site", poolv1.RoleControlPlane), "metadata:\n", "metadata:\n  namespace: metal\n", 1)}, adopted)
+		to.Own = clitest.NewFakeClientBuilder(
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1", Labels: map[string]string{poolv1.NodeRoleLabelPrefix + "control-plane": ""}}},
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", Labels: map[string]string{poolv1.NodeRoleLabelPrefix + "worker": ""}}}).Build()
+		r := clitest.RunOn(to, New, command("cp-1", "--pool", poolv1.RoleControlPlane)...)
+		Expect(r.Code).To(BeZero())
+		Expect(r.ErrOut).To(Equal("warning: Node edge-7 is not one of the control plane: set --pool to another pool\n" +
+			"warning: PoolbootConfig site-x7k2p adopts the Node cp-1 already: change that one\n"))
+	})
+
 	It("warns of a Node that does not exist, and prints its PoolbootConfig, because it can join later", func() {
 		to := clitest.NewFakeConnection([]string{strings.Replace(clitest.Pool("site", "infra"), "metadata:\n", "metadata:\n  namespace: metal\n", 1)})
 		to.Own = clitest.NewFakeClientBuilder().Build()
