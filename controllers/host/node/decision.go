@@ -38,8 +38,8 @@ type facts struct {
 	host *host.Host
 	// pools are the pools of the cluster.
 	pools []poolv1.MachineConfigPool
-	// recordedFor is the name of another PoolbootConfig with the Node on record, or "". It is only read if the Node names
-	// none, and is to be adopted.
+	// recordedFor is the name of another PoolbootConfig with the Node on record, or "". It is only read if the Node
+	// names none, and is to be adopted.
 	recordedFor string
 }
 

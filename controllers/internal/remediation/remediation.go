@@ -20,9 +20,9 @@ import (
 // Cluster API. An annotation with another value belongs to a user, and is kept.
 const skipper = "poolboot"
 
-// End ends the pause of health checks for a host that updates do not follow any more, or never did. The pause is that of
-// another PoolbootConfig if updates follow the host of that one on the same Machine: two can adopt one Node, of which
-// only one gets it. It returns the same as Pause.
+// End ends the pause of health checks for a host that updates do not follow any more, or never did. The pause is that
+// of another PoolbootConfig if updates follow the host of that one on the same Machine: two can adopt one Node, of
+// which only one gets it. It returns the same as Pause.
 func End(ctx context.Context, c client.Client, machine *clusterv1.Machine, config *bootstrapv1.PoolbootConfig) (written *clusterv1.Machine, err error) {
 	if machine.Annotations[clusterv1.MachineSkipRemediationAnnotation] != skipper {
 		return nil, nil

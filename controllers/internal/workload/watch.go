@@ -39,8 +39,8 @@ type Watch struct {
 
 // NodesOfConfigs watches Nodes and requests a reconcile of the PoolbootConfig of a changed Node. The PoolbootConfig is
 // the one in the Node's annotation. A Node that was deleted and registered again has no annotation; then it is the one
-// whose status names the Node or, if it lost its status, the one with the name of the Node. One that is to be adopted has
-// none either, and can be that of several PoolbootConfigs.
+// whose status names the Node or, if it lost its status, the one with the name of the Node. One that is to be adopted
+// has none either, and can be that of several PoolbootConfigs.
 func (w Watch) NodesOfConfigs(ctx context.Context, cluster client.ObjectKey) error {
 	return w.start(ctx, cluster, &corev1.Node{}, func(ctx context.Context, node client.Object) []ctrl.Request {
 		return w.configsOfNode(ctx, cluster, node)
