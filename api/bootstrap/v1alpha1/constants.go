@@ -242,7 +242,8 @@ const (
 	HostFactMissingReason = "HostFactMissing"
 	// The result of a label rule is not a valid label value. Correct the rule or the fact.
 	NodeLabelRuleInvalidReason = "NodeLabelRuleInvalid"
-	// A Node with this name does not belong to this host. Delete the Node or, of two PoolbootConfigs that adopt it, one.
+	// A Node with this name does not belong to this host. Delete the Node or, of two PoolbootConfigs that adopt it,
+	// one.
 	NodeNameTakenReason = "NodeNameTaken"
 	// The name identifies something other than a Node. Give the Machine or the host another name:
 	// docs/install.md#names-that-no-node-may-have.

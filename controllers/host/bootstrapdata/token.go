@@ -270,8 +270,8 @@ const pointerIndex = "metadata.annotations.pointer-id"
 // maxDuplicates is the maximum number of remembered pairs. A pair that is evicted is reported again.
 const maxDuplicates = 10000
 
-// pointerOf returns the values of pointerIndex for a PoolbootConfig. All adopted hosts have the same id, which identifies
-// none of them.
+// pointerOf returns the values of pointerIndex for a PoolbootConfig. All adopted hosts have the same id, which
+// identifies none of them.
 func pointerOf(config client.Object) []string {
 	if id := config.GetAnnotations()[bootstrapv1.PointerIDAnnotation]; id != "" && id != bootstrapv1.AdoptedPointerID {
 		return []string{id}
