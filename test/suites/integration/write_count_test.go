@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("A change of a MachineConfig", func() {
-	It("causes one write of its status and two for each affected pool, and a restarted manager writes nothing", func(ctx SpecContext) {
+	It("causes one write of its status and three for each affected pool, and a restarted manager writes nothing", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		storage := t.Pool("storage")
 		t.Create(ctx, storage, t.MachineConfig("51-storage", "storage", "/etc/storage", "a"), t.MachineConfig("51-other", "other", "/etc/other", "a"))
@@ -72,7 +72,7 @@ var _ = Describe("A change of a MachineConfig", func() {
 			Expect(lab.ManagementClient.Update(ctx, current)).To(Succeed())
 			want := []string{"patch machineconfigs/status"}
 			for range change.affected {
-				want = append(want, "create machineconfigs", "patch machineconfigpools/status")
+				want = append(want, "create machineconfigs", "patch machineconfigpools/status", "patch machineconfigpools")
 			}
 			Eventually(ctx, since).Should(ConsistOf(want), change.name)
 			Consistently(ctx, since).WithTimeout(time.Second).Should(ConsistOf(want), change.name)
