@@ -106,7 +106,10 @@ func (r *Phases) gather(ctx context.Context, w client.Reader, s *scope.Scope) (f
 // recordedFor returns the name of another PoolbootConfig that has the Node on record which a PoolbootConfig is to
 // adopt, or "" if there is none. The annotation of the Node is gone after it was deleted and has registered again.
 func (r *Phases) recordedFor(ctx context.Context, f facts) (string, error) {
-	if f.node == nil || !record.IsAdopted(f.config) || record.HasNode(f.config) || f.node.Annotations[poolv1.NodeConfigAnnotation] != "" {
+	if f.node == nil || !record.IsAdopted(f.config) || record.HasNode(f.config) {
+		return "", nil
+	}
+	if _, isNamed := record.ConfigOfNode(f.node); isNamed {
 		return "", nil
 	}
 	others := &bootstrapv1.PoolbootConfigList{}
