@@ -152,11 +152,12 @@ func (s *Service) loop(ctx context.Context, c *connection, a *agent.Agent, nodes
 		case errors.Is(err, agent.ErrReplaced):
 			return err
 		case err != nil:
-			if isDue || failures == 0 {
-				failures++
-			}
-			if retry := retryAfter(failures); wait == 0 || retry < wait { // an undo is in time although nothing is reported
+			// An undo is in time although nothing is reported, and what it reports does not come minutes later.
+			if retry := retryAfter(failures + 1); wait == 0 || retry < wait {
 				wait = retry
+				if isDue || failures == 0 {
+					failures++
+				}
 			}
 			s.Log.Error("the agent tries again", "error", err, "after", wait.String())
 		default:

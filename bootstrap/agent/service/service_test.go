@@ -152,7 +152,8 @@ var _ = Describe("The agent on a host", func() {
 		w.refuses, w.kubelet = true, unitstate.State{Active: "failed", Result: "exit-code"}
 		w.mu.Unlock()
 		Eventually(buffer, "50s").Should(gbytes.Say("from=Verifying to=Undoing"))
-		for _, wait := range regexp.MustCompile(`after=(\S+)`).FindAllStringSubmatch(string(buffer.Contents()), -1) {
+		before, _, _ := strings.Cut(string(buffer.Contents()), "from=Verifying to=Undoing")
+		for _, wait := range regexp.MustCompile(`after=(\S+)`).FindAllStringSubmatch(before, -1) {
 			Expect(time.ParseDuration(wait[1])).To(BeNumerically("<=", 5*time.Second), "as long as the agent waits for its Node at most")
 		}
 		Eventually(func() string { return w.read("/etc/motd") }, "15s").Should(Equal("a"))
