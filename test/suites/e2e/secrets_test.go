@@ -60,6 +60,11 @@ var _ = Describe("Secrets", func() {
 	It("are not in answers to unauthorized clients, nor in the output of kubectl poolboot", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		t.Create(ctx, newSecretMachineConfig(t, "52-password", "infra"))
+		Eventually(ctx, func(ctx context.Context) ([]poolv1.MachineConfigSource, error) {
+			p := t.Pool("infra")
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(p), p)
+			return p.Status.Configuration.Source, err
+		}).Should(ContainElement(HaveField("Name", "52-password")))
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
